@@ -1,0 +1,3 @@
+"""The library behind *Counting Tokens, Bytes and FLOPs*: import the module you need, such as ``lmlib.tensors``."""
+
+__version__ = "0.1.0"
