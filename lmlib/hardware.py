@@ -1,0 +1,51 @@
+"""The devices of the machine at hand, and how long something takes on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def available_devices() -> tuple[str, ...]:
+    """Names of the devices torch can use here, the CPU first, such as ``("cpu", "cuda:0")``."""
+    import torch
+
+    names = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        names.append("mps")
+    return tuple(names)
+
+
+def get_device(name: str = "auto") -> torch.device:
+    """Device of that name; ``"auto"`` is the first accelerator, or the CPU where there is none.
+
+    ``ValueError`` names the devices that exist when ``name`` is not one of them.
+    """
+    import torch
+
+    devices = available_devices()
+    if name == "auto":
+        name = devices[min(1, len(devices) - 1)]
+    full_name = f"{name}:0" if name == "cuda" else name
+    if full_name not in devices:
+        raise ValueError(
+            f"no device {name!r} on this machine, which has {', '.join(devices)}: "
+            'name one of these, or "auto" for the best of them'
+        )
+    return torch.device(full_name)
+
+
+def median_seconds(function: Callable[[], object], repeats: int = 5) -> float:
+    """Median wall time of a call on the CPU, in seconds, after one call that pays for pages and caches."""
+    function()
+    times = []
+    for _ in range(repeats):
+        start = perf_counter()
+        function()
+        times.append(perf_counter() - start)
+    return median(times)
