@@ -1,0 +1,144 @@
+"""Checks for the book's exercises: ``check("tensors.permute", answer)`` says right, or gives a hint that fits.
+
+Each chapter's exercises stand in the module of its name (``lmlib/exercises/tensors.py``), and what is right is
+computed there from the library. A check never prints the answer and never raises over a wrong one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+NOT_ANSWERED = "Not answered yet: put your answer in place of `...` and run this cell again."
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A typical wrong answer: how to recognise it, the hint that helps, and one example of it for the tests."""
+
+    matches: Callable[[Any], bool]
+    hint: str
+    example: Any
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A question of a chapter: which answers are right, the mistakes worth a hint, and a hint for all others."""
+
+    is_right: Callable[[Any], bool]
+    solution: Any
+    mistakes: tuple[Mistake, ...]
+    hint: str
+
+    def judge(self, answer: Any) -> str:
+        """What to tell somebody who gave ``answer``."""
+        if _unanswered(answer):
+            return NOT_ANSWERED
+        try:
+            if self.is_right(answer):
+                return "Right."
+            hints = [mistake.hint for mistake in self.mistakes if mistake.matches(answer)]
+        except Unanswered:
+            return NOT_ANSWERED
+        except Exception as error:  # an answer may be a reader's function, or of any type
+            return f"Not yet: checking your answer raised {type(error).__name__}: {error}"
+        return f"Not yet: {hints[0] if hints else self.hint}"
+
+
+class Unanswered(Exception):
+    """A reader's function still returns nothing."""
+
+
+def value_exercise(expected: Any, mistakes: Sequence[tuple[Any, str]], hint: str, rel_tol: float = 1e-6) -> Exercise:
+    """Exercise answered by a number, or by a sequence of numbers; ``mistakes`` are pairs (wrong value, hint)."""
+    return Exercise(
+        is_right=lambda answer: same_value(answer, expected, rel_tol),
+        solution=expected,
+        mistakes=tuple(
+            Mistake(matches=lambda answer, wrong=wrong: same_value(answer, wrong, rel_tol), hint=h, example=wrong)
+            for wrong, h in mistakes
+        ),
+        hint=hint,
+    )
+
+
+def function_exercise(
+    solution: Callable,
+    probes: Sequence[tuple],
+    mistakes: Sequence[tuple[Callable, str]],
+    hint: str,
+    same: Callable[[Any, Any, tuple], bool],
+) -> Exercise:
+    """Exercise answered by a function, which is right when it does on every probe what ``solution`` does.
+
+    ``probes`` are argument tuples; ``mistakes`` are pairs (wrong function, hint);
+    ``same(result, expected, arguments)`` compares two results.
+    """
+
+    def behaves_like(function: Callable) -> Callable[[Any], bool]:
+        def matches(answer: Any) -> bool:
+            if not callable(answer):
+                return False
+            results = [answer(*probe) for probe in probes]
+            if any(_unanswered(result) for result in results):
+                raise Unanswered
+            return all(same(result, function(*probe), probe) for result, probe in zip(results, probes, strict=True))
+
+        return matches
+
+    return Exercise(
+        is_right=behaves_like(solution),
+        solution=solution,
+        mistakes=tuple(Mistake(behaves_like(wrong), hint, wrong) for wrong, hint in mistakes),
+        hint=hint,
+    )
+
+
+def same_value(answer: Any, expected: Any, rel_tol: float = 1e-6) -> bool:
+    """Whether two numbers, or two sequences of numbers, are equal within ``rel_tol``; a bool is no number."""
+    if isinstance(expected, bool) or isinstance(answer, bool):
+        return answer is expected
+    if isinstance(expected, Real):
+        return isinstance(answer, Real) and math.isclose(answer, expected, rel_tol=rel_tol)
+    if not isinstance(answer, Sequence) or isinstance(answer, str) or len(answer) != len(expected):
+        return False
+    return all(same_value(a, e, rel_tol) for a, e in zip(answer, expected, strict=True))
+
+
+def chapters() -> list[str]:
+    """Names of the chapters that have exercises."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def names(chapter: str) -> list[str]:
+    """Full names of a chapter's exercises, such as ``"tensors.permute"``, in the order of the book."""
+    return [f"{chapter}.{name}" for name in _chapter(chapter)]
+
+
+def get_exercise(name: str) -> Exercise:
+    """Exercise of that name; ``ValueError`` listing the known ones where there is none."""
+    chapter, _, short_name = name.partition(".")
+    exercises = _chapter(chapter)
+    if short_name not in exercises:
+        raise ValueError(f"no exercise {name!r}; this chapter has {', '.join(names(chapter))}")
+    return exercises[short_name]
+
+
+def check(name: str, answer: Any) -> None:
+    """Print whether ``answer`` to the exercise ``name`` is right, or a hint; ``ValueError`` on an unknown name."""
+    print(get_exercise(name).judge(answer))
+
+
+def _chapter(chapter: str) -> dict[str, Exercise]:
+    if chapter not in chapters():
+        raise ValueError(f"no exercises for a chapter {chapter!r}; there are some for {', '.join(chapters())}")
+    return importlib.import_module(f"{__name__}.{chapter}").EXERCISES
+
+
+def _unanswered(answer: Any) -> bool:
+    return answer is ... or answer is None

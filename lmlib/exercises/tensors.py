@@ -1,0 +1,194 @@
+"""Exercises of chapter 2: strides on paper, bytes kept alive, half a view, windows without a copy, overlaps."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lmlib.exercises import Exercise, Mistake, function_exercise, value_exercise
+from lmlib.tensors import describe, same_storage, storage_indices, total_storage_nbytes, view_strides
+
+
+def _permute() -> Exercise:
+    tensor = torch.zeros(2, 3, 5)
+    permuted = tensor.permute(2, 0, 1)
+    return value_exercise(
+        expected=permuted.stride(),
+        mistakes=[
+            (tensor.stride(), "these are the strides before the permute; it moves each stride with its dimension."),
+            (
+                permuted.contiguous().stride(),
+                "these would be the strides of a fresh tensor of the new shape, but permute moves no element.",
+            ),
+            (
+                tensor.permute(1, 2, 0).stride(),
+                "you permuted the other way: dimension 0 of the result is dimension 2 of the original.",
+            ),
+            (tuple(permuted.shape), "that is the shape; the question is how far one step goes in the storage."),
+        ],
+        hint="write the strides of the (2, 3, 5) tensor first, then move each one along with its dimension.",
+    )
+
+
+def _bytes_kept() -> Exercise:
+    batches = [torch.zeros(1024, 256) for _ in range(8)]
+    kept = [batch[:, 0] for batch in batches]
+    expected = total_storage_nbytes(kept)
+    return value_exercise(
+        expected=expected,
+        mistakes=[
+            (
+                sum(describe(view).nbytes for view in kept),
+                "that is numel × element_size of the columns; ask what each column keeps alive.",
+            ),
+            (sum(batch.numel() for batch in batches), "that counts elements; the question is for bytes."),
+            (total_storage_nbytes(kept[:1]), "that is one batch; the list holds a column of each of them."),
+            (expected / 2**20, "that looks like MiB; give plain bytes."),
+            (expected / 10**6, "that looks like MB; give plain bytes."),
+        ],
+        hint="count the distinct storages that the list refers to, and how large each one is.",
+    )
+
+
+def _half_a_view() -> Exercise:
+    shape = (2, 3, 4)
+
+    def fits(strides, new_shape) -> bool:
+        return view_strides(shape, strides, new_shape) is not None
+
+    def is_strides(answer) -> bool:
+        return (
+            isinstance(answer, (tuple, list))
+            and len(answer) == len(shape)
+            and all(isinstance(stride, int) and stride >= 0 for stride in answer)
+        )
+
+    def outcome(first: bool, last: bool):
+        return lambda answer: is_strides(answer) and fits(answer, (6, 4)) == first and fits(answer, (2, 12)) == last
+
+    contiguous = torch.zeros(shape)
+    return Exercise(
+        is_right=outcome(first=True, last=False),
+        # rows of four cut out of rows of eight: rows follow evenly, elements across rows do not
+        solution=torch.zeros(2, 3, 8)[..., :4].stride(),
+        mistakes=(
+            Mistake(
+                outcome(first=True, last=True),
+                "with these strides both views work; leave a gap where the last two dimensions meet.",
+                contiguous.stride(),
+            ),
+            Mistake(
+                outcome(first=False, last=True),
+                "the other way round: these let you merge the last two dimensions, not the first two.",
+                torch.zeros(2, 5, 4)[:, :3].stride(),
+            ),
+            Mistake(
+                outcome(first=False, last=False),
+                "neither view works; two dimensions merge when outer stride = inner size × inner stride.",
+                contiguous.permute(2, 1, 0).contiguous().permute(2, 1, 0).stride(),
+            ),
+        ),
+        hint="give a tuple of three non-negative integers, one stride for each dimension of (2, 3, 4).",
+    )
+
+
+def _windows() -> Exercise:
+    def windows(tokens: Tensor, length: int) -> Tensor:
+        step = tokens.stride(0)
+        return tokens.as_strided((len(tokens) - length + 1, length), (step, step), tokens.storage_offset())
+
+    def copied(tokens: Tensor, length: int) -> Tensor:
+        return windows(tokens, length).clone()
+
+    def side_by_side(tokens: Tensor, length: int) -> Tensor:
+        step = tokens.stride(0)
+        return tokens.as_strided((len(tokens) // length, length), (length * step, step), tokens.storage_offset())
+
+    def one_short(tokens: Tensor, length: int) -> Tensor:
+        return windows(tokens, length)[:-1]
+
+    def from_the_start(tokens: Tensor, length: int) -> Tensor:
+        step = tokens.stride(0)
+        return tokens.as_strided((len(tokens) - length + 1, length), (step, step), 0)
+
+    def step_of_one(tokens: Tensor, length: int) -> Tensor:
+        return tokens.as_strided((len(tokens) - length + 1, length), (1, 1), tokens.storage_offset())
+
+    def same(result, expected, arguments) -> bool:
+        tokens = arguments[0]
+        return (
+            isinstance(result, Tensor)
+            and torch.equal(result, expected)
+            and same_storage(result, tokens) == same_storage(expected, tokens)
+        )
+
+    tokens = torch.arange(100, 140)
+    return function_exercise(
+        windows,
+        # a plain tensor, one that starts inside its storage, one that takes every third element of it
+        probes=[(tokens, 8), (tokens[5:], 3), (tokens[::3], 4), (tokens, 40)],
+        mistakes=[
+            (copied, "the values are right, but you copied them; a view would share the storage of `tokens`."),
+            (side_by_side, "your windows do not overlap; one starts at every token, so both strides are alike."),
+            (one_short, "the last window is missing; count the starts for a window as long as the text."),
+            (from_the_start, "right for a whole tensor; `tokens` itself may begin inside its storage."),
+            (step_of_one, "right for a contiguous tensor; `tokens` may itself take steps longer than one."),
+        ],
+        hint="compare with a loop over `tokens[i : i + length]`: how many rows, and what is in the first and last?",
+        same=same,
+    )
+
+
+def _overlaps() -> Exercise:
+    def overlaps(tensor: Tensor) -> bool:
+        return len(storage_indices(tensor).unique()) < tensor.numel()
+
+    def has_a_zero_stride(tensor: Tensor) -> bool:
+        return 0 in tensor.stride()
+
+    def repeats_a_step(tensor: Tensor) -> bool:
+        return len(set(tensor.stride())) < tensor.dim()
+
+    def larger_than_storage(tensor: Tensor) -> bool:
+        return describe(tensor).nbytes > describe(tensor).storage_nbytes
+
+    def not_contiguous(tensor: Tensor) -> bool:
+        return not tensor.is_contiguous()
+
+    def equal_values(tensor: Tensor) -> bool:
+        return len(tensor.unique()) < tensor.numel()
+
+    numbers, zeros = torch.arange(24), torch.zeros(4, 6)
+    return function_exercise(
+        overlaps,
+        probes=[
+            (numbers,),
+            (zeros,),  # equal values in different places
+            (numbers.view(4, 6).T,),
+            (numbers[:6].expand(5, 6),),
+            (numbers[:1].expand(1),),
+            (numbers.view(4, 6)[:, :1].as_strided((4, 1), (6, 0)),),  # a stride 0 that is never stepped along
+            (numbers[:8].unfold(0, 4, 2),),  # overlaps, and still smaller than the storage
+            (numbers.unfold(0, 6, 6),),
+            (numbers.as_strided((2, 2), (1, 1)),),
+            (numbers.as_strided((3, 1), (1, 1)),),  # equal strides, no overlap
+        ],
+        mistakes=[
+            (has_a_zero_stride, "stride 0 is one way to come back; overlapping windows have none and overlap too."),
+            (repeats_a_step, "two equal strides are one way to come back; try the windows of `unfold`."),
+            (larger_than_storage, "a small view can overlap inside a large storage; look where each element lies."),
+            (not_contiguous, "a transpose is not contiguous, and still visits every element once."),
+            (equal_values, "equal values may lie in different places; compare places, not values."),
+        ],
+        hint="try it on a transpose, on `expand`, and on `unfold` with windows that overlap or just touch.",
+        same=lambda result, expected, _: bool(result) == expected,
+    )
+
+
+EXERCISES = {
+    "permute": _permute(),
+    "bytes_kept": _bytes_kept(),
+    "half_a_view": _half_a_view(),
+    "windows": _windows(),
+    "overlaps": _overlaps(),
+}
