@@ -75,7 +75,7 @@ def storage_indices(tensor: Tensor) -> Tensor:
     return numbered.as_strided(layout.shape, layout.strides, layout.offset)
 
 
-def total_storage_nbytes(tensors: Iterable[Tensor]) -> int:
+def storage_nbytes(tensors: Iterable[Tensor]) -> int:
     """Bytes that a collection of tensors keeps alive: each distinct storage once, and whole."""
     storages: dict[tuple[torch.device, int], int] = {}
     for tensor in tensors:

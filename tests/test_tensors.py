@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmlib.tensors import describe, same_storage, storage_indices, total_storage_nbytes, view_strides
+from lmlib.tensors import describe, same_storage, storage_indices, storage_nbytes, view_strides
 
 # --- layouts ---------------------------------------------------------------------------------------------
 
@@ -90,9 +90,9 @@ def test_same_storage_through_numpy():
 
 def test_total_storage_counts_each_storage_once_and_whole():
     x, y = torch.zeros(1000), torch.zeros(10, dtype=torch.float16)
-    assert total_storage_nbytes([x[:1], x[5:], x]) == 4000
-    assert total_storage_nbytes([x[:1], y]) == 4020
-    assert total_storage_nbytes([]) == 0
+    assert storage_nbytes([x[:1], x[5:], x]) == 4000
+    assert storage_nbytes([x[:1], y]) == 4020
+    assert storage_nbytes([]) == 0
 
 
 # --- view ------------------------------------------------------------------------------------------------

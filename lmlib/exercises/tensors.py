@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lmlib.exercises import Exercise, Mistake, function_exercise, value_exercise
-from lmlib.tensors import describe, same_storage, storage_indices, total_storage_nbytes, view_strides
+from lmlib.tensors import describe, same_storage, storage_indices, storage_nbytes, view_strides
 
 
 def _permute() -> Exercise:
@@ -33,7 +33,7 @@ def _permute() -> Exercise:
 def _bytes_kept() -> Exercise:
     batches = [torch.zeros(1024, 256) for _ in range(8)]
     kept = [batch[:, 0] for batch in batches]
-    expected = total_storage_nbytes(kept)
+    expected = storage_nbytes(kept)
     return value_exercise(
         expected=expected,
         mistakes=[
@@ -42,7 +42,7 @@ def _bytes_kept() -> Exercise:
                 "that is numel × element_size of the columns; ask what each column keeps alive.",
             ),
             (sum(batch.numel() for batch in batches), "that counts elements; the question is for bytes."),
-            (total_storage_nbytes(kept[:1]), "that is one batch; the list holds a column of each of them."),
+            (storage_nbytes(kept[:1]), "that is one batch; the list holds a column of each of them."),
             (expected / 2**20, "that looks like MiB; give plain bytes."),
             (expected / 10**6, "that looks like MB; give plain bytes."),
         ],

@@ -1,0 +1,248 @@
+"""The book's figure style, and every drawing that is longer than a cell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.path import Path
+from torch import Tensor
+
+from lmlib.tensors import describe, storage_indices
+
+# Readable on the white page and on the dark one: no grey reaches 4.5:1 on both, this one has 4.3:1 on either.
+TEXT_COLOR = "#6B7A8F"
+
+# One colour for one thing throughout the book, from Okabe and Ito's palette, whose orange is too light for white.
+COLORS = {
+    "parameters": "#0072B2",
+    "gradients": "#D55E00",
+    "optimizer state": "#009E73",
+    "activations": "#CC79A7",
+    "data": "#C77700",
+    "prediction": TEXT_COLOR,  # what a formula says, dashed, beside what was measured
+}
+PAGE_COLORS = {"light": "#ffffff", "dark": "#121212"}
+
+FIGURE_WIDTH = 6.4  # inches; the page shows every figure as wide as its text
+# Rows of a drawing mean none of the above, so they have colours of their own, from Paul Tol's bright scheme.
+ROW_COLORS = ["#4477AA", "#EE6677", "#228833", "#AA3377", "#997700", "#117799"]
+MAX_CELLS, MAX_ROWS, MAX_COLUMNS = 24, 6, 8  # what is drawn of a large tensor
+
+
+def use_book_style() -> None:
+    """Set Matplotlib to the book's style: transparent, grey text, no frame, sharp on dense screens."""
+    plt.rcParams.update(
+        {
+            "figure.figsize": (FIGURE_WIDTH, 3.2),
+            "figure.dpi": 110,
+            "figure.facecolor": "none",
+            "figure.constrained_layout.use": True,
+            "savefig.facecolor": "none",
+            "axes.facecolor": "none",
+            "axes.edgecolor": TEXT_COLOR,
+            "axes.labelcolor": TEXT_COLOR,
+            "axes.titlecolor": TEXT_COLOR,
+            "axes.titlesize": 11,
+            "axes.titlelocation": "left",
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.prop_cycle": plt.cycler(color=list(COLORS.values())),
+            "text.color": TEXT_COLOR,
+            "xtick.color": TEXT_COLOR,
+            "ytick.color": TEXT_COLOR,
+            "grid.color": TEXT_COLOR,
+            "grid.alpha": 0.25,
+            "font.size": 10.5,
+            "lines.linewidth": 2,
+        }
+    )
+    _use_full_width_in_notebooks()
+
+
+def _use_full_width_in_notebooks() -> None:
+    """Twice the pixels, and the size that was asked for: a notebook crops figures to what is drawn."""
+    try:
+        from IPython import get_ipython
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+    except ModuleNotFoundError:
+        return
+    if get_ipython() is not None:
+        set_matplotlib_formats("retina", bbox_inches=None)
+
+
+def contrast(color: str, background: str) -> float:
+    """Contrast ratio of two ``#rrggbb`` colours, from 1 to 21 (WCAG 2.2, relative luminance)."""
+    darker, lighter = sorted(_luminance(c) for c in (color, background))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(color: str) -> float:
+    channels = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+# --- storage and the walk through it -----------------------------------------------------------------------
+
+
+def draw_tensor(tensor: Tensor) -> Figure:
+    """Draw a strided tensor twice: the grid one indexes, and the walk it takes through its storage.
+
+    Every number is an index into the storage. Above the storage run the steps along a row, beneath it the steps
+    from one row to the next. Of a large tensor the first rows and columns are drawn.
+    """
+    walk, layout = _Walk(tensor), describe(tensor)
+    grid_height = len(walk.rows) + walk.gap * ((len(walk.rows) - 1) // walk.rows_in_block) + 0.6
+    top = 1 + walk.above + grid_height
+    figure, ax = _canvas(walk.width, bottom=-walk.below, top=top)
+    walk.draw(ax)
+    for number, row in enumerate(walk.rows):
+        y = top - 1 - number - walk.gap * (number // walk.rows_in_block)
+        for column, index in enumerate(row):
+            _draw_cell(ax, column, y, str(index), _row_color(number), walk.fontsize)
+        if walk.columns_left_out:
+            ax.text(len(row) + 0.3, y + 0.4, "…")
+    facts = f"shape {layout.shape}\nstrides {layout.strides}\noffset {layout.offset}"
+    ax.text(walk.rows.shape[1] + 1.2, top, facts, va="top", linespacing=1.7)
+    if walk.rows_left_out:
+        ax.text(0.2, top - grid_height + 0.2, "⋮")
+    return figure
+
+
+def draw_walks(tensors: Mapping[str, Tensor]) -> Figure:
+    """Draw the walks of several tensors through their storages beneath one another, each under its name."""
+    walks = [_Walk(tensor) for tensor in tensors.values()]
+    title_room = 1.0
+    height = sum(title_room + walk.height for walk in walks)
+    figure, ax = _canvas(max(walk.width for walk in walks), bottom=0, top=height)
+    y = height
+    for name, tensor, walk in zip(tensors, tensors.values(), walks, strict=True):
+        layout = describe(tensor)
+        y -= title_room
+        ax.text(0, y + 0.2, name, family="monospace", weight="bold")
+        about = f"shape {layout.shape}, strides {layout.strides}, offset {layout.offset}"
+        ax.text(walk.width - 0.3, y + 0.2, about, ha="right", fontsize=9.5)
+        walk.draw(ax, y - walk.above - 1)
+        y -= walk.height
+    return figure
+
+
+class _Walk:
+    """The part of a tensor's walk that is drawn: its first rows as storage indices, and a window of the storage."""
+
+    gap = 0.4  # between the blocks of a tensor with more than two dimensions
+
+    def __init__(self, tensor: Tensor) -> None:
+        if tensor.numel() == 0:
+            raise ValueError(f"a tensor of shape {tuple(tensor.shape)} has no elements to draw")
+        columns = tensor.shape[-1] if tensor.dim() else 1
+        rows = storage_indices(tensor).numpy().reshape(-1, columns)
+        size = describe(tensor).storage_nbytes // tensor.element_size()
+        self.start = 0 if size <= MAX_CELLS else int(rows[0].min())
+        self.stop = min(size, self.start + MAX_CELLS)
+        self.cut_before, self.cut_after = self.start > 0, self.stop < size
+        self.rows = rows[:MAX_ROWS, :MAX_COLUMNS]
+        self.rows_left_out, self.columns_left_out = len(rows) > MAX_ROWS, columns > MAX_COLUMNS
+        self.rows_in_block = tensor.shape[-2] if tensor.dim() > 2 else len(rows)
+        self.width = max(16, self.stop - self.start) + 0.4
+        self.steps_along = [(a, b, number) for number, row in enumerate(self.rows) for a, b in pairwise(row.tolist())]
+        self.steps_down = [(a, b, number) for number, (a, b) in enumerate(pairwise(self.rows[:, 0].tolist()), 1)]
+        self.above = _arc_room(self.steps_along)
+        self.below = _arc_room(self.steps_down)
+        self.height = self.above + 1 + self.below
+        points_per_cell = 72 * FIGURE_WIDTH / self.width
+        self.fontsize = min(9.5, 1.1 * points_per_cell / len(str(max(self.stop, rows.max()))))
+
+    def draw(self, ax: Axes, y: float = 0) -> None:
+        """Draw the storage as a strip of cells that stands on the height ``y``, with the steps of the walk."""
+        visits = Counter(self.rows.ravel().tolist())
+        first_visitor = {index: n for n, row in reversed(list(enumerate(self.rows))) for index in row.tolist()}
+        for index in range(self.start, self.stop):
+            color = _row_color(first_visitor[index]) if index in visits else None
+            text = f"{index}\n×{visits[index]}" if visits[index] > 1 else str(index)
+            _draw_cell(ax, index - self.start, y, text, color, self.fontsize)
+        if self.cut_before:
+            ax.text(-0.1, y + 0.4, "…", ha="right")
+        if self.cut_after:
+            ax.text(self.stop - self.start + 0.1, y + 0.4, "…")
+        self._draw_steps(ax, self.steps_along, y + 1, direction=1)
+        self._draw_steps(ax, self.steps_down, y, direction=-1)
+
+    def _draw_steps(self, ax: Axes, steps: list[tuple[int, int, int]], y: float, direction: int) -> None:
+        labelled = set()
+        for a, b, row in dict.fromkeys(steps):
+            if not (self.start <= a < self.stop and self.start <= b < self.stop):
+                continue
+            peak = _draw_arc(ax, a - self.start + 0.5, b - self.start + 0.5, y, direction, _row_color(row))
+            if b - a not in labelled:
+                labelled.add(b - a)
+                middle = (a + b) / 2 - self.start + 0.5
+                ax.text(middle, peak + 0.28 * direction, f"{b - a:+d}", ha="center", va="center", fontsize=8.5)
+
+
+def _canvas(width: float, bottom: float, top: float) -> tuple[Figure, Axes]:
+    """Empty axes on which a storage cell is one unit wide and one high."""
+    margin = 0.4
+    across, high = width + 2 * margin, top - bottom + 2 * margin
+    figure, ax = plt.subplots(figsize=(FIGURE_WIDTH, FIGURE_WIDTH * high / across), layout="none")
+    ax.set(xlim=(-margin, width + margin), ylim=(bottom - margin, top + margin), position=(0, 0, 1, 1))
+    ax.set_axis_off()
+    return figure, ax
+
+
+def _row_color(row: int) -> str:
+    return ROW_COLORS[row % len(ROW_COLORS)]
+
+
+def _draw_cell(ax: Axes, x: float, y: float, text: str, color: str | None, fontsize: float) -> None:
+    """One cell with its storage index, tinted where the walk visits it."""
+    edge = color or TEXT_COLOR
+    box = Rectangle(
+        (x + 0.06, y + 0.06),
+        0.88,
+        0.88,
+        facecolor=to_rgba(edge, 0.22 if color else 0),
+        edgecolor=to_rgba(edge, 1 if color else 0.5),
+        linewidth=1.2 if color else 0.8,
+    )
+    ax.add_patch(box)
+    size = fontsize * 0.85 if "\n" in text else fontsize
+    ax.text(x + 0.5, y + 0.48, text, ha="center", va="center", fontsize=size, linespacing=1.05)
+
+
+def _arc_height(distance: int) -> float:
+    return min(0.45 + 0.12 * abs(distance), 1.5)
+
+
+def _arc_room(steps: Sequence[tuple[int, int, int]]) -> float:
+    """Height that the highest of the arcs and its label take up."""
+    return max((_arc_height(b - a) + 0.7 for a, b, _ in steps), default=0)
+
+
+def _draw_arc(ax: Axes, start: float, end: float, y: float, direction: int, color: str) -> float:
+    """An arrow from one cell to another, or back to the same one; returns the height of its peak."""
+    peak = _arc_height(int(end - start))
+    reach = 0.22 if start == end else 0  # a step of 0 leaves and enters the same cell
+    points = [
+        (start - reach, y),
+        (start - 2.2 * reach, y + direction * peak * 4 / 3),
+        (end + 2.2 * reach, y + direction * peak * 4 / 3),
+        (end + reach, y),
+    ]
+    arrow = FancyArrowPatch(
+        path=Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]),
+        arrowstyle="-|>",
+        mutation_scale=7,
+        color=color,
+        linewidth=1.1,
+    )
+    ax.add_patch(arrow)
+    return y + direction * peak
