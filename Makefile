@@ -1,0 +1,63 @@
+# Every command a reader or a contributor needs. `make` alone lists them.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+SITE := _build/html
+CELLS := --config 'line-length = 84' # as many characters as the page shows of a line of code
+INSTALLED := $(VENV)/.lmlib-installed
+TORCH ?= $(shell sed -n 's/^torch==//p' requirements.lock)
+
+# A JUPYTER_PATH from outside may name another kernel "python3".
+export JUPYTER_PATH :=
+export JUPYTER_PREFER_ENV_PATH := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help book test test-slow serve notebooks lint lock clean
+
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# torch first: the lock does not name the wheels that a CUDA build brings with it
+$(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' requirements.lock)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+book: $(INSTALLED) ## build the book, executing every cell, and print where it is
+	@rm -rf $(SITE) _build/.doctrees # stale pages survive --all
+	$(BIN)/jupyter-book build . --all -W -n --keep-going
+	@echo "The book: file://$(CURDIR)/$(SITE)/index.html"
+
+test: book ## check everything: library, notebooks, numbers, rendered pages
+	$(BIN)/python -m pytest --nbval
+
+test-slow: book ## the same, and ten runs of every notebook
+	LMLIB_SLOW=1 $(BIN)/python -m pytest --nbval
+
+serve: ## build if needed, then serve the book on http://localhost:8000
+	@test -f $(SITE)/index.html || $(MAKE) book
+	$(BIN)/python -m http.server 8000 --bind localhost --directory $(SITE)
+
+notebooks: $(INSTALLED) ## execute the notebooks in place and normalise what is stored
+	$(BIN)/python tests/book/store_notebooks.py
+
+lint: $(INSTALLED) ## ruff over code and notebooks
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check $(CELLS) book/*.ipynb
+	$(BIN)/ruff format --check $(CELLS) book/*.ipynb
+
+lock: ## renew requirements.lock from pyproject.toml, in a fresh environment
+	rm -rf _build/lock
+	$(PYTHON) -m venv _build/lock
+	_build/lock/bin/python -m pip install --quiet "torch==$(TORCH)"
+	_build/lock/bin/python -m pip install --quiet --editable '.[test]'
+	_build/lock/bin/python -m pip freeze --exclude-editable | sed -E 's/^(torch==[0-9.]+)\+.*/\1/' | grep -vE '^(nvidia|cuda|triton)' > requirements.lock
+
+clean: ## remove everything built, the environment included
+	rm -rf _build $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
