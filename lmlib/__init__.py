@@ -1,3 +1,6 @@
-"""The library behind *Counting Tokens, Bytes and FLOPs*: import the module you need, such as ``lmlib.tensors``."""
+"""The library behind *Counting Tokens, Bytes and FLOPs*.
+
+Import the module you need, such as ``lmlib.tensors``.
+"""
 
 __version__ = "0.1.0"

@@ -12,17 +12,18 @@ if TYPE_CHECKING:
 
 
 def available_devices() -> tuple[str, ...]:
-    """Names of the devices torch can use here, the CPU first, such as ``("cpu", "cuda:0")``."""
+    """Names of the devices torch can use, CPU first: ``("cpu", "cuda:0")``, say."""
     import torch
 
-    names = ["cpu", *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    gpus = range(torch.cuda.device_count())
+    names = ["cpu", *(f"cuda:{index}" for index in gpus)]
     if torch.backends.mps.is_available():
         names.append("mps")
     return tuple(names)
 
 
 def get_device(name: str = "auto") -> torch.device:
-    """Device of that name; ``"auto"`` is the first accelerator, or the CPU where there is none.
+    """Device of that name; ``"auto"`` is the first accelerator, or else the CPU.
 
     ``ValueError`` names the devices that exist when ``name`` is not one of them.
     """
@@ -41,7 +42,10 @@ def get_device(name: str = "auto") -> torch.device:
 
 
 def median_seconds(function: Callable[[], object], repeats: int = 5) -> float:
-    """Median wall time of a call on the CPU, in seconds, after one call that pays for pages and caches."""
+    """Median wall time of a call on the CPU, in seconds.
+
+    One call that is not counted comes first, and pays for pages and caches.
+    """
     function()
     times = []
     for _ in range(repeats):

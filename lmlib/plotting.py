@@ -17,28 +17,36 @@ from torch import Tensor
 
 from lmlib.tensors import describe, storage_indices
 
-# Readable on the white page and on the dark one: no grey reaches 4.5:1 on both, this one has 4.3:1 on either.
+# Readable on the white page and on the dark one: no grey reaches 4.5:1 on both,
+# this one has 4.3:1 on either.
 TEXT_COLOR = "#6B7A8F"
 
-# One colour for one thing throughout the book, from Okabe and Ito's palette, whose orange is too light for white.
+# One colour for one thing throughout the book, from Okabe and Ito's palette, whose
+# orange is too light for white.
 COLORS = {
     "parameters": "#0072B2",
     "gradients": "#D55E00",
     "optimizer state": "#009E73",
     "activations": "#CC79A7",
     "data": "#C77700",
-    "prediction": TEXT_COLOR,  # what a formula says, dashed, beside what was measured
+    "prediction": TEXT_COLOR,  # what a formula says, dashed, beside measurements
 }
 PAGE_COLORS = {"light": "#ffffff", "dark": "#121212"}
 
 FIGURE_WIDTH = 6.4  # inches; the page shows every figure as wide as its text
-# Rows of a drawing mean none of the above, so they have colours of their own, from Paul Tol's bright scheme.
+# Rows of a drawing mean none of the above, so they have colours of their own, from
+# Paul Tol's bright scheme.
 ROW_COLORS = ["#4477AA", "#EE6677", "#228833", "#AA3377", "#997700", "#117799"]
 MAX_CELLS, MAX_ROWS, MAX_COLUMNS = 24, 6, 8  # what is drawn of a large tensor
 
+_CENTRED = {"ha": "center", "va": "center"}
+
 
 def use_book_style() -> None:
-    """Set Matplotlib to the book's style: transparent, grey text, no frame, sharp on dense screens."""
+    """Set Matplotlib to the book's style.
+
+    Transparent, with grey text and no frame, and sharp on dense screens.
+    """
     plt.rcParams.update(
         {
             "figure.figsize": (FIGURE_WIDTH, 3.2),
@@ -68,7 +76,10 @@ def use_book_style() -> None:
 
 
 def _use_full_width_in_notebooks() -> None:
-    """Twice the pixels, and the size that was asked for: a notebook crops figures to what is drawn."""
+    """Twice the pixels, and the size that was asked for.
+
+    By itself a notebook crops figures to what is drawn.
+    """
     try:
         from IPython import get_ipython
         from matplotlib_inline.backend_inline import set_matplotlib_formats
@@ -79,28 +90,33 @@ def _use_full_width_in_notebooks() -> None:
 
 
 def contrast(color: str, background: str) -> float:
-    """Contrast ratio of two ``#rrggbb`` colours, from 1 to 21 (WCAG 2.2, relative luminance)."""
+    """Contrast ratio of two ``#rrggbb`` colours, from 1 to 21 (WCAG 2.2)."""
     darker, lighter = sorted(_luminance(c) for c in (color, background))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def _luminance(color: str) -> float:
+    """Relative luminance of WCAG 2.2, from 0 to 1."""
     channels = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    linear = np.where(
+        channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
+    )
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-# --- storage and the walk through it -----------------------------------------------------------------------
+# --- storage and the walk through it ----------------------------------------------
 
 
 def draw_tensor(tensor: Tensor) -> Figure:
-    """Draw a strided tensor twice: the grid one indexes, and the walk it takes through its storage.
+    """Draw a strided tensor twice: its index grid and its walk through the storage.
 
-    Every number is an index into the storage. Above the storage run the steps along a row, beneath it the steps
-    from one row to the next. Of a large tensor the first rows and columns are drawn.
+    Every number is an index into the storage. Above the storage run the steps along
+    a row, beneath it the steps from one row to the next. Of a large tensor the
+    first rows and columns are drawn.
     """
-    walk, layout = _Walk(tensor), describe(tensor)
-    grid_height = len(walk.rows) + walk.gap * ((len(walk.rows) - 1) // walk.rows_in_block) + 0.6
+    walk = _Walk(tensor)
+    gaps = (len(walk.rows) - 1) // walk.rows_in_block
+    grid_height = len(walk.rows) + walk.gap * gaps + 0.6
     top = 1 + walk.above + grid_height
     figure, ax = _canvas(walk.width, bottom=-walk.below, top=top)
     walk.draw(ax)
@@ -110,7 +126,7 @@ def draw_tensor(tensor: Tensor) -> Figure:
             _draw_cell(ax, column, y, str(index), _row_color(number), walk.fontsize)
         if walk.columns_left_out:
             ax.text(len(row) + 0.3, y + 0.4, "…")
-    facts = f"shape {layout.shape}\nstrides {layout.strides}\noffset {layout.offset}"
+    facts = "\n".join(_facts(tensor))
     ax.text(walk.rows.shape[1] + 1.2, top, facts, va="top", linespacing=1.7)
     if walk.rows_left_out:
         ax.text(0.2, top - grid_height + 0.2, "⋮")
@@ -118,31 +134,44 @@ def draw_tensor(tensor: Tensor) -> Figure:
 
 
 def draw_walks(tensors: Mapping[str, Tensor]) -> Figure:
-    """Draw the walks of several tensors through their storages beneath one another, each under its name."""
+    """Draw several tensors' walks beneath one another, each under its name."""
     walks = [_Walk(tensor) for tensor in tensors.values()]
     title_room = 1.0
     height = sum(title_room + walk.height for walk in walks)
     figure, ax = _canvas(max(walk.width for walk in walks), bottom=0, top=height)
     y = height
     for name, tensor, walk in zip(tensors, tensors.values(), walks, strict=True):
-        layout = describe(tensor)
         y -= title_room
         ax.text(0, y + 0.2, name, family="monospace", weight="bold")
-        about = f"shape {layout.shape}, strides {layout.strides}, offset {layout.offset}"
-        ax.text(walk.width - 0.3, y + 0.2, about, ha="right", fontsize=9.5)
+        facts = ", ".join(_facts(tensor))
+        ax.text(walk.width - 0.3, y + 0.2, facts, ha="right", fontsize=9.5)
         walk.draw(ax, y - walk.above - 1)
         y -= walk.height
     return figure
 
 
+def _facts(tensor: Tensor) -> list[str]:
+    layout = describe(tensor)
+    return [
+        f"shape {layout.shape}",
+        f"strides {layout.strides}",
+        f"offset {layout.offset}",
+    ]
+
+
 class _Walk:
-    """The part of a tensor's walk that is drawn: its first rows as storage indices, and a window of the storage."""
+    """The part of a tensor's walk that is drawn.
+
+    Its first rows, as storage indices, and a window of the storage.
+    """
 
     gap = 0.4  # between the blocks of a tensor with more than two dimensions
 
     def __init__(self, tensor: Tensor) -> None:
         if tensor.numel() == 0:
-            raise ValueError(f"a tensor of shape {tuple(tensor.shape)} has no elements to draw")
+            raise ValueError(
+                f"a tensor of shape {tuple(tensor.shape)} has no elements to draw"
+            )
         columns = tensor.shape[-1] if tensor.dim() else 1
         rows = storage_indices(tensor).numpy().reshape(-1, columns)
         size = describe(tensor).storage_nbytes // tensor.element_size()
@@ -150,21 +179,33 @@ class _Walk:
         self.stop = min(size, self.start + MAX_CELLS)
         self.cut_before, self.cut_after = self.start > 0, self.stop < size
         self.rows = rows[:MAX_ROWS, :MAX_COLUMNS]
-        self.rows_left_out, self.columns_left_out = len(rows) > MAX_ROWS, columns > MAX_COLUMNS
+        self.rows_left_out = len(rows) > MAX_ROWS
+        self.columns_left_out = columns > MAX_COLUMNS
         self.rows_in_block = tensor.shape[-2] if tensor.dim() > 2 else len(rows)
         self.width = max(16, self.stop - self.start) + 0.4
-        self.steps_along = [(a, b, number) for number, row in enumerate(self.rows) for a, b in pairwise(row.tolist())]
-        self.steps_down = [(a, b, number) for number, (a, b) in enumerate(pairwise(self.rows[:, 0].tolist()), 1)]
+        self.steps_along = [
+            (a, b, number)
+            for number, row in enumerate(self.rows)
+            for a, b in pairwise(row.tolist())
+        ]
+        self.steps_down = [
+            (a, b, number)
+            for number, (a, b) in enumerate(pairwise(self.rows[:, 0].tolist()), 1)
+        ]
         self.above = _arc_room(self.steps_along)
         self.below = _arc_room(self.steps_down)
         self.height = self.above + 1 + self.below
         points_per_cell = 72 * FIGURE_WIDTH / self.width
-        self.fontsize = min(9.5, 1.1 * points_per_cell / len(str(max(self.stop, rows.max()))))
+        digits = len(str(max(self.stop, rows.max())))
+        self.fontsize = min(9.5, 1.1 * points_per_cell / digits)
 
     def draw(self, ax: Axes, y: float = 0) -> None:
-        """Draw the storage as a strip of cells that stands on the height ``y``, with the steps of the walk."""
+        """Draw the storage, a strip of cells standing on ``y``, and the steps."""
         visits = Counter(self.rows.ravel().tolist())
-        first_visitor = {index: n for n, row in reversed(list(enumerate(self.rows))) for index in row.tolist()}
+        first_visitor: dict[int, int] = {}
+        for number, row in enumerate(self.rows):
+            for index in row.tolist():
+                first_visitor.setdefault(index, number)
         for index in range(self.start, self.stop):
             color = _row_color(first_visitor[index]) if index in visits else None
             text = f"{index}\n×{visits[index]}" if visits[index] > 1 else str(index)
@@ -176,24 +217,32 @@ class _Walk:
         self._draw_steps(ax, self.steps_along, y + 1, direction=1)
         self._draw_steps(ax, self.steps_down, y, direction=-1)
 
-    def _draw_steps(self, ax: Axes, steps: list[tuple[int, int, int]], y: float, direction: int) -> None:
+    def _draw_steps(
+        self, ax: Axes, steps: list[tuple[int, int, int]], y: float, direction: int
+    ) -> None:
         labelled = set()
         for a, b, row in dict.fromkeys(steps):
             if not (self.start <= a < self.stop and self.start <= b < self.stop):
                 continue
-            peak = _draw_arc(ax, a - self.start + 0.5, b - self.start + 0.5, y, direction, _row_color(row))
+            start, end = a - self.start + 0.5, b - self.start + 0.5
+            peak = _draw_arc(ax, start, end, y, direction, _row_color(row))
             if b - a not in labelled:
                 labelled.add(b - a)
-                middle = (a + b) / 2 - self.start + 0.5
-                ax.text(middle, peak + 0.28 * direction, f"{b - a:+d}", ha="center", va="center", fontsize=8.5)
+                x, label_y = (start + end) / 2, peak + 0.28 * direction
+                ax.text(x, label_y, f"{b - a:+d}", fontsize=8.5, **_CENTRED)
 
 
 def _canvas(width: float, bottom: float, top: float) -> tuple[Figure, Axes]:
     """Empty axes on which a storage cell is one unit wide and one high."""
     margin = 0.4
     across, high = width + 2 * margin, top - bottom + 2 * margin
-    figure, ax = plt.subplots(figsize=(FIGURE_WIDTH, FIGURE_WIDTH * high / across), layout="none")
-    ax.set(xlim=(-margin, width + margin), ylim=(bottom - margin, top + margin), position=(0, 0, 1, 1))
+    figsize = FIGURE_WIDTH, FIGURE_WIDTH * high / across
+    figure, ax = plt.subplots(figsize=figsize, layout="none")
+    ax.set(
+        xlim=(-margin, width + margin),
+        ylim=(bottom - margin, top + margin),
+        position=(0, 0, 1, 1),
+    )
     ax.set_axis_off()
     return figure, ax
 
@@ -202,7 +251,9 @@ def _row_color(row: int) -> str:
     return ROW_COLORS[row % len(ROW_COLORS)]
 
 
-def _draw_cell(ax: Axes, x: float, y: float, text: str, color: str | None, fontsize: float) -> None:
+def _draw_cell(
+    ax: Axes, x: float, y: float, text: str, color: str | None, fontsize: float
+) -> None:
     """One cell with its storage index, tinted where the walk visits it."""
     edge = color or TEXT_COLOR
     box = Rectangle(
@@ -215,7 +266,7 @@ def _draw_cell(ax: Axes, x: float, y: float, text: str, color: str | None, fonts
     )
     ax.add_patch(box)
     size = fontsize * 0.85 if "\n" in text else fontsize
-    ax.text(x + 0.5, y + 0.48, text, ha="center", va="center", fontsize=size, linespacing=1.05)
+    ax.text(x + 0.5, y + 0.48, text, fontsize=size, linespacing=1.05, **_CENTRED)
 
 
 def _arc_height(distance: int) -> float:
@@ -227,14 +278,18 @@ def _arc_room(steps: Sequence[tuple[int, int, int]]) -> float:
     return max((_arc_height(b - a) + 0.7 for a, b, _ in steps), default=0)
 
 
-def _draw_arc(ax: Axes, start: float, end: float, y: float, direction: int, color: str) -> float:
-    """An arrow from one cell to another, or back to the same one; returns the height of its peak."""
+def _draw_arc(
+    ax: Axes, start: float, end: float, y: float, direction: int, color: str
+) -> float:
+    """Draw an arrow from a cell to another or itself; return its peak's ``y``."""
     peak = _arc_height(int(end - start))
-    reach = 0.22 if start == end else 0  # a step of 0 leaves and enters the same cell
+    # a step of 0 leaves and enters the same cell
+    reach = 0.22 if start == end else 0
+    control_y = y + direction * peak * 4 / 3
     points = [
         (start - reach, y),
-        (start - 2.2 * reach, y + direction * peak * 4 / 3),
-        (end + 2.2 * reach, y + direction * peak * 4 / 3),
+        (start - 2.2 * reach, control_y),
+        (end + 2.2 * reach, control_y),
         (end + reach, y),
     ]
     arrow = FancyArrowPatch(

@@ -1,4 +1,4 @@
-"""What a tensor is made of: a storage, and the offset, shape and strides that say how to walk through it."""
+"""What makes a tensor: a storage, and the offset, shape and strides to walk it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class TensorLayout:
-    """How a tensor finds its elements; element ``(i, j, …)`` is number ``offset + i·strides[0] + j·strides[1] + …``.
+    """How a tensor finds its elements in its storage.
 
-    Shape, strides and offset are in elements, ``element_size`` and ``storage_nbytes`` in bytes.
+    Element ``(i, j, …)`` is number ``offset + i·strides[0] + j·strides[1] + …``.
+    Shape, strides and offset are in elements, ``element_size`` and
+    ``storage_nbytes`` in bytes.
     """
 
     shape: tuple[int, ...]
@@ -25,28 +27,42 @@ class TensorLayout:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements the shape names, which a view may share or repeat: ``numel × element_size``."""
+        """Bytes of the elements the shape names: ``numel × element_size``.
+
+        A view may share these elements with other tensors, or repeat some of them.
+        """
         return prod(self.shape) * self.element_size
 
     def index(self, *position: int) -> int:
-        """Index into the storage of the element at ``position``; ``IndexError`` outside the shape."""
-        if len(position) != len(self.shape) or not all(
+        """Storage index of the element at ``position``; ``IndexError`` outside."""
+        inside = len(position) == len(self.shape) and all(
             0 <= i < size for i, size in zip(position, self.shape, strict=True)
-        ):
-            raise IndexError(f"position {position} is not inside shape {self.shape}")
-        return self.offset + sum(i * stride for i, stride in zip(position, self.strides, strict=True))
+        )
+        if not inside:
+            raise IndexError(
+                f"position {position} is not inside shape {self.shape}"
+            )
+        steps = zip(position, self.strides, strict=True)
+        return self.offset + sum(i * stride for i, stride in steps)
 
     def __str__(self) -> str:
         return (
-            f"shape {self.shape}, strides {self.strides}, offset {self.offset}, storage of {self.storage_nbytes} bytes"
+            f"shape {self.shape}, strides {self.strides}, offset {self.offset}, "
+            f"storage of {self.storage_nbytes} bytes"
         )
 
 
 def describe(tensor: Tensor) -> TensorLayout:
-    """Layout of any strided tensor, on any device; ``TypeError`` for one without strides, such as a sparse one."""
-    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
-        kind = tensor.layout if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise TypeError(f"only a strided torch tensor has a storage and strides, not {kind}; use .to_dense()")
+    """Layout of any strided tensor, on any device.
+
+    ``TypeError`` for one without strides, such as a sparse one.
+    """
+    kind = tensor.layout if isinstance(tensor, Tensor) else type(tensor).__name__
+    if kind != torch.strided:
+        raise TypeError(
+            "only a strided torch tensor has a storage and strides, "
+            f"not {kind}; use .to_dense()"
+        )
     return TensorLayout(
         shape=tuple(tensor.shape),
         strides=tensor.stride(),
@@ -57,18 +73,18 @@ def describe(tensor: Tensor) -> TensorLayout:
 
 
 def same_storage(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors read the same storage, so that writing through one can be seen through the other."""
+    """Whether two tensors read one storage: each can see what the other writes."""
     storage_a, storage_b = a.untyped_storage(), b.untyped_storage()
     if not storage_a.data_ptr() or not storage_b.data_ptr():
-        # Empty and meta tensors have no address; torch keeps one Python object per storage.
+        # Empty and meta tensors have no address, but one Python object per storage.
         return storage_a is storage_b
     return a.device == b.device and storage_a.data_ptr() == storage_b.data_ptr()
 
 
 def storage_indices(tensor: Tensor) -> Tensor:
-    """Index into the storage of every element, as an int64 CPU tensor of the same shape.
+    """Storage index of every element, as an int64 CPU tensor of the same shape.
 
-    It is the tensor's own walk over a storage in which every element holds its own index.
+    It is the tensor's own walk over a storage in which each element is its index.
     """
     layout = describe(tensor)
     numbered = torch.arange(layout.storage_nbytes // layout.element_size)
@@ -76,7 +92,7 @@ def storage_indices(tensor: Tensor) -> Tensor:
 
 
 def storage_nbytes(tensors: Iterable[Tensor]) -> int:
-    """Bytes that a collection of tensors keeps alive: each distinct storage once, and whole."""
+    """Bytes that some tensors keep alive: each distinct storage once, and whole."""
     storages: dict[tuple[torch.device, int], int] = {}
     for tensor in tensors:
         storage = tensor.untyped_storage()
@@ -84,16 +100,20 @@ def storage_nbytes(tensors: Iterable[Tensor]) -> int:
     return sum(storages.values())
 
 
-def view_strides(shape: Sequence[int], strides: Sequence[int], new_shape: Sequence[int]) -> tuple[int, ...] | None:
-    """Strides with which ``tensor.view(new_shape)`` walks the same storage, or None where no strides can.
+def view_strides(
+    shape: Sequence[int], strides: Sequence[int], new_shape: Sequence[int]
+) -> tuple[int, ...] | None:
+    """Strides of ``tensor.view(new_shape)``, or None where no strides can do it.
 
-    One entry of ``new_shape`` may be -1. ``ValueError`` where the shapes differ in their number of elements.
-    The rule is that of ``torch.Tensor.view``: dimensions that follow one another evenly form a run with a
-    single step, and every new dimension has to lie within one run.
+    One entry of ``new_shape`` may be -1. ``ValueError`` where the shapes differ in
+    their number of elements. The rule is that of ``torch.Tensor.view``: dimensions
+    that follow one another evenly form a run with a single step, and every new
+    dimension has to lie within one run.
     """
     new_shape = _without_wildcard(prod(shape), tuple(new_shape))
     if prod(shape) == 0:
-        return tuple(strides) if new_shape == tuple(shape) else _row_major_strides(new_shape)
+        unchanged = new_shape == tuple(shape)
+        return tuple(strides) if unchanged else _row_major_strides(new_shape)
 
     runs = _even_runs(shape, strides)
     new_strides: list[int] = []
@@ -108,8 +128,13 @@ def view_strides(shape: Sequence[int], strides: Sequence[int], new_shape: Sequen
     return tuple(reversed(new_strides))
 
 
-def _even_runs(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """Fuse neighbouring dimensions into runs ``(length, step)``: outer stride = inner length × inner step."""
+def _even_runs(
+    shape: Sequence[int], strides: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Fuse dimensions that follow one another evenly into runs ``(length, step)``.
+
+    Two fuse when the outer stride is the inner length × the inner step.
+    """
     runs: list[tuple[int, int]] = []
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
         if size == 1:
@@ -123,16 +148,18 @@ def _even_runs(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, 
 
 
 def _without_wildcard(numel: int, new_shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Replace a -1 in ``new_shape`` by the size that makes the number of elements come out."""
+    """``new_shape`` with a -1 filled in so that it has ``numel`` elements."""
     if new_shape.count(-1) == 1:
         known = -prod(new_shape)
         if known and numel % known == 0:
-            new_shape = tuple(numel // known if size == -1 else size for size in new_shape)
+            missing = numel // known
+            new_shape = tuple(missing if size == -1 else size for size in new_shape)
     if min(new_shape, default=0) < 0 or prod(new_shape) != numel:
         raise ValueError(f"{numel} elements cannot have shape {new_shape}")
     return new_shape
 
 
 def _row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a contiguous tensor; a dimension of size 0 counts as 1, as in torch."""
-    return tuple(prod(max(size, 1) for size in shape[axis + 1 :]) for axis in range(len(shape)))
+    """Strides of a contiguous tensor; a size of 0 counts as 1, as in torch."""
+    sizes = [max(size, 1) for size in shape]
+    return tuple(prod(sizes[axis + 1 :]) for axis in range(len(sizes)))

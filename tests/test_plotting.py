@@ -85,7 +85,7 @@ def test_a_tensor_is_drawn_as_grid_and_walk():
 
 
 def test_repeated_visits_are_counted_and_unvisited_cells_are_plain():
-    texts, cells, arrows = drawn(draw_walks({"expanded": torch.zeros(5)[1:3].expand(3, 2)}))
+    texts, cells, _ = drawn(draw_walks({"expanded": torch.zeros(5)[1:3].expand(3, 2)}))
     assert {"1\n×3", "2\n×3", "+0", "+1"} <= set(texts)
     tinted = [cell.get_facecolor()[3] > 0 for cell in cells]
     assert tinted == [False, True, True, False, False]

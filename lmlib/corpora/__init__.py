@@ -1,6 +1,7 @@
-"""Texts that ship with lmlib: compressed package resources, verified when they are loaded.
+"""Texts that ship with lmlib: compressed resources, verified when they are loaded.
 
-``PROVENANCE.md`` beside this file says what each one is, where it comes from and under which licence.
+``PROVENANCE.md`` beside this file says what each one is, where it comes from and
+under which licence.
 """
 
 import hashlib
@@ -24,7 +25,10 @@ class CorpusError(OSError):
 
 @dataclass(frozen=True)
 class Language:
-    """The Universal Declaration of Human Rights in one language; article i is the same in all of them."""
+    """The Universal Declaration of Human Rights in one language.
+
+    Article i is the same article in every language.
+    """
 
     code: str
     name: str
@@ -37,10 +41,10 @@ class Language:
 
 
 def _languages(text: str) -> Mapping[str, Language]:
-    languages = {
-        entry["code"]: Language(entry["code"], entry["language"], tuple(entry["articles"]))
-        for entry in json.loads(text)
-    }
+    languages = {}
+    for entry in json.loads(text):
+        code, name, articles = entry["code"], entry["language"], entry["articles"]
+        languages[code] = Language(code, name, tuple(articles))
     return MappingProxyType(languages)  # shared by all callers, hence read-only
 
 
@@ -81,14 +85,16 @@ def load_corpus(name: str) -> str | Mapping[str, Language]:
     """Return an embedded text.
 
     - ``"moby_dick"``: the novel;
-    - ``"udhr"``: the Universal Declaration of Human Rights in 34 languages, a read-only mapping from the
-      language's code (``"eng"``, ``"jpn"``, …) to a ``Language``;
-    - ``"gpt2_merges"``: the text of GPT-2's merges: a version line, then one pair a line.
+    - ``"udhr"``: the Universal Declaration of Human Rights in 34 languages, a
+      read-only mapping from a language's code (``"eng"``, …) to a ``Language``;
+    - ``"gpt2_merges"``: GPT-2's merges: a version line, then one pair a line.
 
-    Raises ValueError for a name it does not know, and CorpusError if the stored file is missing or damaged.
+    Raises ValueError for a name it does not know, and CorpusError if the stored
+    file is missing or damaged.
     """
     if name not in _CORPORA:
-        raise ValueError(f"There is no corpus {name!r}: choose one of {', '.join(corpus_names())}.")
+        known = ", ".join(corpus_names())
+        raise ValueError(f"There is no corpus {name!r}: choose one of {known}.")
     return _load(name)
 
 
@@ -99,12 +105,15 @@ def _load(name: str) -> str | Mapping[str, Language]:
 
 
 def _unpack(resource: _Resource) -> bytes:
+    path = f"lmlib/corpora/{resource.file}"
     try:
         data = lzma.decompress(_FOLDER.joinpath(resource.file).read_bytes())
     except OSError as error:
-        raise CorpusError(f"lmlib/corpora/{resource.file} is missing or cannot be read: reinstall lmlib.") from error
+        raise CorpusError(
+            f"{path} is missing or cannot be read: reinstall lmlib."
+        ) from error
     except lzma.LZMAError as error:
-        raise CorpusError(f"lmlib/corpora/{resource.file} is damaged: reinstall lmlib.") from error
+        raise CorpusError(f"{path} is damaged: reinstall lmlib.") from error
     if hashlib.sha256(data).hexdigest() != resource.sha256:
-        raise CorpusError(f"lmlib/corpora/{resource.file} is not the text it should be: reinstall lmlib.")
+        raise CorpusError(f"{path} is not the text it should be: reinstall lmlib.")
     return data

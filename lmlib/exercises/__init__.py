@@ -1,7 +1,9 @@
-"""Checks for the book's exercises: ``check("tensors.permute", answer)`` says right, or gives a hint that fits.
+"""Checks for the book's exercises, which say right or give a hint.
 
-Each chapter's exercises stand in the module of its name (``lmlib/exercises/tensors.py``), and what is right is
-computed there from the library. A check never prints the answer and never raises over a wrong one.
+``check("tensors.permute", answer)`` checks one. Each chapter's exercises stand in
+the module of its name (``lmlib/exercises/tensors.py``), which computes from the
+library what is right. A check never prints the answer and never raises over a wrong
+one.
 """
 
 from __future__ import annotations
@@ -14,12 +16,17 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-NOT_ANSWERED = "Not answered yet: put your answer in place of `...` and run this cell again."
+NOT_ANSWERED = (
+    "Not answered yet: put your answer in place of `...` and run this cell again."
+)
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A typical wrong answer: how to recognise it, the hint that helps, and one example of it for the tests."""
+    """A typical wrong answer: how to recognise it, its hint, and an example.
+
+    The tests give the example as an answer and expect the hint.
+    """
 
     matches: Callable[[Any], bool]
     hint: str
@@ -28,7 +35,10 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Exercise:
-    """A question of a chapter: which answers are right, the mistakes worth a hint, and a hint for all others."""
+    """A question of a chapter: which answers are right, and hints for wrong ones.
+
+    Each of ``mistakes`` has its own hint; ``hint`` is for all other wrong answers.
+    """
 
     is_right: Callable[[Any], bool]
     solution: Any
@@ -42,26 +52,39 @@ class Exercise:
         try:
             if self.is_right(answer):
                 return "Right."
-            hints = [mistake.hint for mistake in self.mistakes if mistake.matches(answer)]
+            made = [mistake for mistake in self.mistakes if mistake.matches(answer)]
         except Unanswered:
             return NOT_ANSWERED
-        except Exception as error:  # an answer may be a reader's function, or of any type
-            return f"Not yet: checking your answer raised {type(error).__name__}: {error}"
-        return f"Not yet: {hints[0] if hints else self.hint}"
+        except Exception as error:
+            # an answer may be a reader's function, or of any type
+            what = f"{type(error).__name__}: {error}"
+            return f"Not yet: checking your answer raised {what}"
+        return f"Not yet: {made[0].hint if made else self.hint}"
 
 
 class Unanswered(Exception):
     """A reader's function still returns nothing."""
 
 
-def value_exercise(expected: Any, mistakes: Sequence[tuple[Any, str]], hint: str, rel_tol: float = 1e-6) -> Exercise:
-    """Exercise answered by a number, or by a sequence of numbers; ``mistakes`` are pairs (wrong value, hint)."""
+def value_exercise(
+    expected: Any,
+    mistakes: Sequence[tuple[Any, str]],
+    hint: str,
+    rel_tol: float = 1e-6,
+) -> Exercise:
+    """Exercise answered by a number, or by a sequence of numbers.
+
+    ``mistakes`` are pairs (wrong value, hint).
+    """
+
+    def equals(value: Any) -> Callable[[Any], bool]:
+        return lambda answer: same_value(answer, value, rel_tol)
+
     return Exercise(
-        is_right=lambda answer: same_value(answer, expected, rel_tol),
+        is_right=equals(expected),
         solution=expected,
         mistakes=tuple(
-            Mistake(matches=lambda answer, wrong=wrong: same_value(answer, wrong, rel_tol), hint=h, example=wrong)
-            for wrong, h in mistakes
+            Mistake(equals(wrong), hint, wrong) for wrong, hint in mistakes
         ),
         hint=hint,
     )
@@ -74,10 +97,11 @@ def function_exercise(
     hint: str,
     same: Callable[[Any, Any, tuple], bool],
 ) -> Exercise:
-    """Exercise answered by a function, which is right when it does on every probe what ``solution`` does.
+    """Exercise answered by a function that has to agree with ``solution``.
 
-    ``probes`` are argument tuples; ``mistakes`` are pairs (wrong function, hint);
-    ``same(result, expected, arguments)`` compares two results.
+    It is right when the results agree on all ``probes``, which are argument tuples;
+    ``same(result, expected, arguments)`` compares two results. ``mistakes`` are
+    pairs (wrong function, hint).
     """
 
     def behaves_like(function: Callable) -> Callable[[Any], bool]:
@@ -87,27 +111,38 @@ def function_exercise(
             results = [answer(*probe) for probe in probes]
             if any(_unanswered(result) for result in results):
                 raise Unanswered
-            return all(same(result, function(*probe), probe) for result, probe in zip(results, probes, strict=True))
+            return all(
+                same(result, function(*probe), probe)
+                for result, probe in zip(results, probes, strict=True)
+            )
 
         return matches
 
     return Exercise(
         is_right=behaves_like(solution),
         solution=solution,
-        mistakes=tuple(Mistake(behaves_like(wrong), hint, wrong) for wrong, hint in mistakes),
+        mistakes=tuple(
+            Mistake(behaves_like(wrong), hint, wrong) for wrong, hint in mistakes
+        ),
         hint=hint,
     )
 
 
 def same_value(answer: Any, expected: Any, rel_tol: float = 1e-6) -> bool:
-    """Whether two numbers, or two sequences of numbers, are equal within ``rel_tol``; a bool is no number."""
+    """Whether two numbers, or sequences of numbers, are equal within ``rel_tol``.
+
+    A bool is no number, and equals only itself.
+    """
     if isinstance(expected, bool) or isinstance(answer, bool):
         return answer is expected
     if isinstance(expected, Real):
-        return isinstance(answer, Real) and math.isclose(answer, expected, rel_tol=rel_tol)
-    if not isinstance(answer, Sequence) or isinstance(answer, str) or len(answer) != len(expected):
+        is_number = isinstance(answer, Real)
+        return is_number and math.isclose(answer, expected, rel_tol=rel_tol)
+    is_sequence = isinstance(answer, Sequence) and not isinstance(answer, str)
+    if not is_sequence or len(answer) != len(expected):
         return False
-    return all(same_value(a, e, rel_tol) for a, e in zip(answer, expected, strict=True))
+    pairs = zip(answer, expected, strict=True)
+    return all(same_value(a, e, rel_tol) for a, e in pairs)
 
 
 def chapters() -> list[str]:
@@ -116,27 +151,34 @@ def chapters() -> list[str]:
 
 
 def names(chapter: str) -> list[str]:
-    """Full names of a chapter's exercises, such as ``"tensors.permute"``, in the order of the book."""
+    """Full names of a chapter's exercises, like ``"tensors.permute"``, in order."""
     return [f"{chapter}.{name}" for name in _chapter(chapter)]
 
 
 def get_exercise(name: str) -> Exercise:
-    """Exercise of that name; ``ValueError`` listing the known ones where there is none."""
+    """Exercise of that name; ``ValueError`` listing the known ones if unknown."""
     chapter, _, short_name = name.partition(".")
     exercises = _chapter(chapter)
     if short_name not in exercises:
-        raise ValueError(f"no exercise {name!r}; this chapter has {', '.join(names(chapter))}")
+        known = ", ".join(names(chapter))
+        raise ValueError(f"no exercise {name!r}; this chapter has {known}")
     return exercises[short_name]
 
 
 def check(name: str, answer: Any) -> None:
-    """Print whether ``answer`` to the exercise ``name`` is right, or a hint; ``ValueError`` on an unknown name."""
+    """Print that ``answer`` to the exercise ``name`` is right, or else a hint.
+
+    ``ValueError`` on an unknown name.
+    """
     print(get_exercise(name).judge(answer))
 
 
 def _chapter(chapter: str) -> dict[str, Exercise]:
     if chapter not in chapters():
-        raise ValueError(f"no exercises for a chapter {chapter!r}; there are some for {', '.join(chapters())}")
+        known = ", ".join(chapters())
+        raise ValueError(
+            f"no exercises for a chapter {chapter!r}; there are some for {known}"
+        )
     return importlib.import_module(f"{__name__}.{chapter}").EXERCISES
 
 

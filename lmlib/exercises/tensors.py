@@ -1,4 +1,4 @@
-"""Exercises of chapter 2: strides on paper, bytes kept alive, half a view, windows without a copy, overlaps."""
+"""Exercises of chapter 2: strides, bytes kept alive, views, windows, overlaps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import torch
 from torch import Tensor
 
 from lmlib.exercises import Exercise, Mistake, function_exercise, value_exercise
-from lmlib.tensors import describe, same_storage, storage_indices, storage_nbytes, view_strides
+from lmlib.tensors import (
+    describe,
+    same_storage,
+    storage_indices,
+    storage_nbytes,
+    view_strides,
+)
 
 
 def _permute() -> Exercise:
@@ -15,18 +21,28 @@ def _permute() -> Exercise:
     return value_exercise(
         expected=permuted.stride(),
         mistakes=[
-            (tensor.stride(), "these are the strides before the permute; it moves each stride with its dimension."),
+            (
+                tensor.stride(),
+                "these are the strides before the permute; "
+                "it moves each stride with its dimension.",
+            ),
             (
                 permuted.contiguous().stride(),
-                "these would be the strides of a fresh tensor of the new shape, but permute moves no element.",
+                "a fresh tensor of the new shape would have these strides; "
+                "permute moves no element.",
             ),
             (
                 tensor.permute(1, 2, 0).stride(),
-                "you permuted the other way: dimension 0 of the result is dimension 2 of the original.",
+                "you permuted the other way: "
+                "dimension 0 of the result is dimension 2 of the original.",
             ),
-            (tuple(permuted.shape), "that is the shape; the question is how far one step goes in the storage."),
+            (
+                tuple(permuted.shape),
+                "that is the shape; how far does one step go in the storage?",
+            ),
         ],
-        hint="write the strides of the (2, 3, 5) tensor first, then move each one along with its dimension.",
+        hint="write the strides of the (2, 3, 5) tensor first, "
+        "then move each one along with its dimension.",
     )
 
 
@@ -39,14 +55,22 @@ def _bytes_kept() -> Exercise:
         mistakes=[
             (
                 sum(describe(view).nbytes for view in kept),
-                "that is numel × element_size of the columns; ask what each column keeps alive.",
+                "that is numel × element_size of the columns; "
+                "ask what each column keeps alive.",
             ),
-            (sum(batch.numel() for batch in batches), "that counts elements; the question is for bytes."),
-            (storage_nbytes(kept[:1]), "that is one batch; the list holds a column of each of them."),
+            (
+                sum(batch.numel() for batch in batches),
+                "that counts elements; the question is for bytes.",
+            ),
+            (
+                storage_nbytes(kept[:1]),
+                "that is one batch; the list holds a column of each of them.",
+            ),
             (expected / 2**20, "that looks like MiB; give plain bytes."),
             (expected / 10**6, "that looks like MB; give plain bytes."),
         ],
-        hint="count the distinct storages that the list refers to, and how large each one is.",
+        hint="how many distinct storages does the list refer to, "
+        "and how large is each one?",
     )
 
 
@@ -64,55 +88,68 @@ def _half_a_view() -> Exercise:
         )
 
     def outcome(first: bool, last: bool):
-        return lambda answer: is_strides(answer) and fits(answer, (6, 4)) == first and fits(answer, (2, 12)) == last
+        return lambda answer: (
+            is_strides(answer)
+            and fits(answer, (6, 4)) == first
+            and fits(answer, (2, 12)) == last
+        )
 
-    contiguous = torch.zeros(shape)
+    # from row to row the steps are even, but each row ends in a gap
+    half_rows = torch.zeros(2, 3, 8)[..., :4]
+    three_of_five_rows = torch.zeros(2, 5, 4)[:, :3]
+    backwards = torch.zeros(4, 3, 2).permute(2, 1, 0)
     return Exercise(
         is_right=outcome(first=True, last=False),
-        # rows of four cut out of rows of eight: rows follow evenly, elements across rows do not
-        solution=torch.zeros(2, 3, 8)[..., :4].stride(),
+        solution=half_rows.stride(),
         mistakes=(
             Mistake(
                 outcome(first=True, last=True),
-                "with these strides both views work; leave a gap where the last two dimensions meet.",
-                contiguous.stride(),
+                "with these strides both views work; "
+                "leave a gap where the last two dimensions meet.",
+                torch.zeros(shape).stride(),
             ),
             Mistake(
                 outcome(first=False, last=True),
-                "the other way round: these let you merge the last two dimensions, not the first two.",
-                torch.zeros(2, 5, 4)[:, :3].stride(),
+                "the other way round: "
+                "these let you merge the last two dimensions, not the first two.",
+                three_of_five_rows.stride(),
             ),
             Mistake(
                 outcome(first=False, last=False),
-                "neither view works; two dimensions merge when outer stride = inner size × inner stride.",
-                contiguous.permute(2, 1, 0).contiguous().permute(2, 1, 0).stride(),
+                "neither view works; "
+                "dimensions merge when outer stride = inner size × inner stride.",
+                backwards.stride(),
             ),
         ),
-        hint="give a tuple of three non-negative integers, one stride for each dimension of (2, 3, 4).",
+        hint="give a tuple of three non-negative integers, "
+        "one stride for each dimension of (2, 3, 4).",
     )
 
 
 def _windows() -> Exercise:
     def windows(tokens: Tensor, length: int) -> Tensor:
-        step = tokens.stride(0)
-        return tokens.as_strided((len(tokens) - length + 1, length), (step, step), tokens.storage_offset())
+        rows, step = len(tokens) - length + 1, tokens.stride(0)
+        start = tokens.storage_offset()
+        return tokens.as_strided((rows, length), (step, step), start)
 
     def copied(tokens: Tensor, length: int) -> Tensor:
         return windows(tokens, length).clone()
 
     def side_by_side(tokens: Tensor, length: int) -> Tensor:
-        step = tokens.stride(0)
-        return tokens.as_strided((len(tokens) // length, length), (length * step, step), tokens.storage_offset())
+        rows, step = len(tokens) // length, tokens.stride(0)
+        start = tokens.storage_offset()
+        return tokens.as_strided((rows, length), (length * step, step), start)
 
     def one_short(tokens: Tensor, length: int) -> Tensor:
         return windows(tokens, length)[:-1]
 
     def from_the_start(tokens: Tensor, length: int) -> Tensor:
-        step = tokens.stride(0)
-        return tokens.as_strided((len(tokens) - length + 1, length), (step, step), 0)
+        rows, step = len(tokens) - length + 1, tokens.stride(0)
+        return tokens.as_strided((rows, length), (step, step), 0)
 
     def step_of_one(tokens: Tensor, length: int) -> Tensor:
-        return tokens.as_strided((len(tokens) - length + 1, length), (1, 1), tokens.storage_offset())
+        rows, start = len(tokens) - length + 1, tokens.storage_offset()
+        return tokens.as_strided((rows, length), (1, 1), start)
 
     def same(result, expected, arguments) -> bool:
         tokens = arguments[0]
@@ -125,16 +162,40 @@ def _windows() -> Exercise:
     tokens = torch.arange(100, 140)
     return function_exercise(
         windows,
-        # a plain tensor, one that starts inside its storage, one that takes every third element of it
-        probes=[(tokens, 8), (tokens[5:], 3), (tokens[::3], 4), (tokens, 40)],
-        mistakes=[
-            (copied, "the values are right, but you copied them; a view would share the storage of `tokens`."),
-            (side_by_side, "your windows do not overlap; one starts at every token, so both strides are alike."),
-            (one_short, "the last window is missing; count the starts for a window as long as the text."),
-            (from_the_start, "right for a whole tensor; `tokens` itself may begin inside its storage."),
-            (step_of_one, "right for a contiguous tensor; `tokens` may itself take steps longer than one."),
+        probes=[
+            (tokens, 8),
+            (tokens[5:], 3),  # starts inside its storage
+            (tokens[::3], 4),  # takes every third element
+            (tokens, 40),  # a single window
         ],
-        hint="compare with a loop over `tokens[i : i + length]`: how many rows, and what is in the first and last?",
+        mistakes=[
+            (
+                copied,
+                "the values are right, but you copied them; "
+                "a view would share the storage of `tokens`.",
+            ),
+            (
+                side_by_side,
+                "your windows do not overlap; "
+                "one starts at every token, so both strides are alike.",
+            ),
+            (
+                one_short,
+                "the last window is missing; "
+                "count the starts for a window as long as the text.",
+            ),
+            (
+                from_the_start,
+                "right for a whole tensor; `tokens` may begin inside its storage.",
+            ),
+            (
+                step_of_one,
+                "right for a contiguous tensor; "
+                "`tokens` may itself take steps longer than one.",
+            ),
+        ],
+        hint="compare with a loop over `tokens[i : i + length]`: "
+        "how many rows, and what is in the first and last?",
         same=same,
     )
 
@@ -158,29 +219,50 @@ def _overlaps() -> Exercise:
     def equal_values(tensor: Tensor) -> bool:
         return len(tensor.unique()) < tensor.numel()
 
-    numbers, zeros = torch.arange(24), torch.zeros(4, 6)
+    numbers = torch.arange(24)
+    tensors = [
+        numbers,
+        torch.zeros(4, 6),  # equal values in different places
+        numbers.view(4, 6).T,
+        numbers[:6].expand(5, 6),
+        numbers[:1].expand(1),
+        numbers.as_strided((4, 1), (6, 0)),  # stride 0, but no step along it
+        numbers[:8].unfold(0, 4, 2),  # overlaps, though smaller than its storage
+        numbers.unfold(0, 6, 6),
+        numbers.as_strided((2, 2), (1, 1)),
+        numbers.as_strided((3, 1), (1, 1)),  # equal strides, no overlap
+    ]
     return function_exercise(
         overlaps,
-        probes=[
-            (numbers,),
-            (zeros,),  # equal values in different places
-            (numbers.view(4, 6).T,),
-            (numbers[:6].expand(5, 6),),
-            (numbers[:1].expand(1),),
-            (numbers.view(4, 6)[:, :1].as_strided((4, 1), (6, 0)),),  # a stride 0 that is never stepped along
-            (numbers[:8].unfold(0, 4, 2),),  # overlaps, and still smaller than the storage
-            (numbers.unfold(0, 6, 6),),
-            (numbers.as_strided((2, 2), (1, 1)),),
-            (numbers.as_strided((3, 1), (1, 1)),),  # equal strides, no overlap
-        ],
+        probes=[(tensor,) for tensor in tensors],
         mistakes=[
-            (has_a_zero_stride, "stride 0 is one way to come back; overlapping windows have none and overlap too."),
-            (repeats_a_step, "two equal strides are one way to come back; try the windows of `unfold`."),
-            (larger_than_storage, "a small view can overlap inside a large storage; look where each element lies."),
-            (not_contiguous, "a transpose is not contiguous, and still visits every element once."),
-            (equal_values, "equal values may lie in different places; compare places, not values."),
+            (
+                has_a_zero_stride,
+                "stride 0 is one way to come back; "
+                "overlapping windows have none and overlap too.",
+            ),
+            (
+                repeats_a_step,
+                "two equal strides are one way to come back; "
+                "try the windows of `unfold`.",
+            ),
+            (
+                larger_than_storage,
+                "a small view can overlap inside a large storage; "
+                "look where each element lies.",
+            ),
+            (
+                not_contiguous,
+                "a transpose is not contiguous, yet visits every element once.",
+            ),
+            (
+                equal_values,
+                "equal values may lie in different places; "
+                "compare places, not values.",
+            ),
         ],
-        hint="try it on a transpose, on `expand`, and on `unfold` with windows that overlap or just touch.",
+        hint="try it on a transpose, on `expand`, and on `unfold` with windows "
+        "that overlap or just touch.",
         same=lambda result, expected, _: bool(result) == expected,
     )
 
