@@ -18,7 +18,7 @@ def available_devices() -> tuple[str, ...]:
     gpus = range(torch.cuda.device_count())
     names = ["cpu", *(f"cuda:{index}" for index in gpus)]
     if torch.backends.mps.is_available():
-        names.append("mps")
+        names.append("mps:0")
     return tuple(names)
 
 
@@ -32,7 +32,7 @@ def get_device(name: str = "auto") -> torch.device:
     devices = available_devices()
     if name == "auto":
         name = devices[min(1, len(devices) - 1)]
-    full_name = f"{name}:0" if name == "cuda" else name
+    full_name = f"{name}:0" if name in ("cuda", "mps") else name
     if full_name not in devices:
         raise ValueError(
             f"no device {name!r} on this machine, which has {', '.join(devices)}: "

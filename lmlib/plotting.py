@@ -221,7 +221,8 @@ class _Walk:
         self, ax: Axes, steps: list[tuple[int, int, int]], y: float, direction: int
     ) -> None:
         labelled = set()
-        for a, b, row in dict.fromkeys(steps):
+        first_row = {(a, b): row for a, b, row in reversed(steps)}
+        for (a, b), row in reversed(first_row.items()):
             if not (self.start <= a < self.stop and self.start <= b < self.stop):
                 continue
             start, end = a - self.start + 0.5, b - self.start + 0.5

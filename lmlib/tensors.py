@@ -73,12 +73,19 @@ def describe(tensor: Tensor) -> TensorLayout:
 
 
 def same_storage(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors read one storage: each can see what the other writes."""
+    """Whether two tensors read one storage: each can see what the other writes.
+
+    Storages count as one where their memory overlaps, as it may if NumPy owns it.
+    """
     storage_a, storage_b = a.untyped_storage(), b.untyped_storage()
     if not storage_a.data_ptr() or not storage_b.data_ptr():
         # Empty and meta tensors have no address, but one Python object per storage.
         return storage_a is storage_b
-    return a.device == b.device and storage_a.data_ptr() == storage_b.data_ptr()
+    start_a, start_b = storage_a.data_ptr(), storage_b.data_ptr()
+    overlap = start_a < start_b + storage_b.nbytes() and (
+        start_b < start_a + storage_a.nbytes()
+    )
+    return a.device == b.device and overlap
 
 
 def storage_indices(tensor: Tensor) -> Tensor:
@@ -93,11 +100,12 @@ def storage_indices(tensor: Tensor) -> Tensor:
 
 def storage_nbytes(tensors: Iterable[Tensor]) -> int:
     """Bytes that some tensors keep alive: each distinct storage once, and whole."""
-    storages: dict[tuple[torch.device, int], int] = {}
+    storages = {}
     for tensor in tensors:
         storage = tensor.untyped_storage()
-        storages[tensor.device, storage.data_ptr()] = storage.nbytes()
-    return sum(storages.values())
+        # A meta tensor has no address, but one Python object for its storage.
+        storages[tensor.device, storage.data_ptr() or id(storage)] = storage
+    return sum(storage.nbytes() for storage in storages.values())
 
 
 def view_strides(

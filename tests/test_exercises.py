@@ -1,6 +1,8 @@
 """lmlib.exercises: right is told from wrong, each mistake gets its own hint, and no hint gives the answer away."""
 
+import numpy as np
 import pytest
+import torch
 
 from lmlib.exercises import NOT_ANSWERED, chapters, check, get_exercise, names, same_value
 
@@ -59,6 +61,39 @@ def test_an_unknown_exercise_lists_the_known_ones():
         check("tensors.nope", 1)
     with pytest.raises(ValueError, match=r"no exercises for a chapter 'nope'.*tensors"):
         check("nope.permute", 1)
+
+
+def test_an_answer_may_be_computed_with_numpy_or_torch():
+    for answer in [[1, 15, 5], np.array([1, 15, 5]), torch.tensor([1, 15, 5]), torch.Size((1, 15, 5))]:
+        assert get_exercise("tensors.permute").judge(answer) == "Right."
+    for answer in [8388608.0, np.int64(8388608), torch.tensor(8388608)]:
+        assert get_exercise("tensors.bytes_kept").judge(answer) == "Right."
+    for answer in [(np.int64(24), np.int64(8), np.int64(1)), np.array([24, 8, 1]), (0, 0, 1), (30, 10, 2)]:
+        assert get_exercise("tensors.half_a_view").judge(answer) == "Right."
+
+
+def test_windows_may_be_made_in_any_way_that_shares_memory():
+    def with_unfold(tokens, length):
+        return tokens.unfold(0, length, 1)
+
+    def with_numpy(tokens, length):
+        view = np.lib.stride_tricks.sliding_window_view(tokens.numpy(), length, writeable=True)
+        return torch.from_numpy(view)
+
+    for windows in [with_unfold, with_numpy]:
+        assert get_exercise("tensors.windows").judge(windows) == "Right."
+
+
+def test_a_rounded_answer_is_told_from_a_wrong_one():
+    assert "do not round" in get_exercise("tensors.bytes_kept").judge(8.39e6)
+    assert "a text" in get_exercise("tensors.bytes_kept").judge("8388608")
+
+
+def test_a_function_that_returns_nothing_once_is_not_open():
+    def forgets_a_case(tokens, length):
+        return tokens.unfold(0, length, 1) if length > 3 else None
+
+    assert get_exercise("tensors.windows").judge(forgets_a_case).startswith("Not yet")
 
 
 @pytest.mark.parametrize(

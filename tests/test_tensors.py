@@ -86,6 +86,9 @@ def test_same_storage_without_an_address():
 def test_same_storage_through_numpy():
     array = torch.zeros(4).numpy()
     assert same_storage(torch.from_numpy(array), torch.from_numpy(array))
+    assert same_storage(torch.from_numpy(array), torch.from_numpy(array[1:]))
+    assert same_storage(torch.from_numpy(array[1:]), torch.from_numpy(array))
+    assert not same_storage(torch.from_numpy(array[:2]), torch.from_numpy(array[2:]))
 
 
 def test_total_storage_counts_each_storage_once_and_whole():
@@ -93,6 +96,11 @@ def test_total_storage_counts_each_storage_once_and_whole():
     assert storage_nbytes([x[:1], x[5:], x]) == 4000
     assert storage_nbytes([x[:1], y]) == 4020
     assert storage_nbytes([]) == 0
+
+
+def test_total_storage_of_tensors_without_memory():
+    a, b = torch.empty(1000, device="meta"), torch.empty(10, device="meta")
+    assert storage_nbytes([a, a[:1], b, torch.empty(0)]) == 4040
 
 
 # --- view ------------------------------------------------------------------------------------------------

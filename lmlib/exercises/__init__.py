@@ -19,6 +19,7 @@ from typing import Any
 NOT_ANSWERED = (
     "Not answered yet: put your answer in place of `...` and run this cell again."
 )
+CLOSE = "close, but not exact; do not round."
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,11 @@ class Exercise:
 
     def judge(self, answer: Any) -> str:
         """What to tell somebody who gave ``answer``."""
+        answer = _plain(answer)
         if _unanswered(answer):
             return NOT_ANSWERED
+        if isinstance(answer, str):
+            return "Not yet: that is a text; answer with the value itself."
         try:
             if self.is_right(answer):
                 return "Right."
@@ -74,20 +78,17 @@ def value_exercise(
 ) -> Exercise:
     """Exercise answered by a number, or by a sequence of numbers.
 
-    ``mistakes`` are pairs (wrong value, hint).
+    ``mistakes`` are pairs (wrong value, hint). A number that is close but not equal
+    gets a hint of its own.
     """
 
-    def equals(value: Any) -> Callable[[Any], bool]:
-        return lambda answer: same_value(answer, value, rel_tol)
+    def equals(value: Any, tolerance: float = rel_tol) -> Callable[[Any], bool]:
+        return lambda answer: same_value(answer, value, tolerance)
 
-    return Exercise(
-        is_right=equals(expected),
-        solution=expected,
-        mistakes=tuple(
-            Mistake(equals(wrong), hint, wrong) for wrong, hint in mistakes
-        ),
-        hint=hint,
-    )
+    known = [Mistake(equals(wrong), hint, wrong) for wrong, hint in mistakes]
+    if isinstance(expected, Real):
+        known.append(Mistake(equals(expected, 0.02), CLOSE, expected * 1.01))
+    return Exercise(equals(expected), expected, tuple(known), hint)
 
 
 def function_exercise(
@@ -109,7 +110,7 @@ def function_exercise(
             if not callable(answer):
                 return False
             results = [answer(*probe) for probe in probes]
-            if any(_unanswered(result) for result in results):
+            if all(_unanswered(result) for result in results):
                 raise Unanswered
             return all(
                 same(result, function(*probe), probe)
@@ -184,3 +185,10 @@ def _chapter(chapter: str) -> dict[str, Exercise]:
 
 def _unanswered(answer: Any) -> bool:
     return answer is ... or answer is None
+
+
+def _plain(answer: Any) -> Any:
+    """The Python value of one that may have been computed in NumPy or torch."""
+    if isinstance(answer, (tuple, list)):
+        return tuple(_plain(item) for item in answer)
+    return answer.tolist() if hasattr(answer, "tolist") else answer

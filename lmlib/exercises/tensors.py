@@ -84,7 +84,7 @@ def _half_a_view() -> Exercise:
         return (
             isinstance(answer, (tuple, list))
             and len(answer) == len(shape)
-            and all(isinstance(stride, int) and stride >= 0 for stride in answer)
+            and all(type(stride) is int and stride >= 0 for stride in answer)
         )
 
     def outcome(first: bool, last: bool):
@@ -135,6 +135,9 @@ def _windows() -> Exercise:
     def copied(tokens: Tensor, length: int) -> Tensor:
         return windows(tokens, length).clone()
 
+    def contiguous_first(tokens: Tensor, length: int) -> Tensor:
+        return windows(tokens.contiguous(), length)
+
     def side_by_side(tokens: Tensor, length: int) -> Tensor:
         rows, step = len(tokens) // length, tokens.stride(0)
         start = tokens.storage_offset()
@@ -173,6 +176,11 @@ def _windows() -> Exercise:
                 copied,
                 "the values are right, but you copied them; "
                 "a view would share the storage of `tokens`.",
+            ),
+            (
+                contiguous_first,
+                "the values are right; but `contiguous()` copies what has gaps: "
+                "its windows no longer share the storage of `tokens`.",
             ),
             (
                 side_by_side,
@@ -216,6 +224,18 @@ def _overlaps() -> Exercise:
     def not_contiguous(tensor: Tensor) -> bool:
         return not tensor.is_contiguous()
 
+    def interleaved(tensor: Tensor) -> bool:
+        reach = 0
+        for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+            if size > 1 and stride <= reach:
+                return True
+            reach += stride * (size - 1)
+        return False
+
+    def crowded(tensor: Tensor) -> bool:
+        reach = storage_indices(tensor).max() - tensor.storage_offset()
+        return tensor.numel() > reach + 1
+
     def equal_values(tensor: Tensor) -> bool:
         return len(tensor.unique()) < tensor.numel()
 
@@ -231,6 +251,8 @@ def _overlaps() -> Exercise:
         numbers.unfold(0, 6, 6),
         numbers.as_strided((2, 2), (1, 1)),
         numbers.as_strided((3, 1), (1, 1)),  # equal strides, no overlap
+        numbers.as_strided((3, 3), (2, 3)),  # rows interleave and never meet
+        numbers.as_strided((3, 3), (4, 2)),  # rows meet, though there is room
     ]
     return function_exercise(
         overlaps,
@@ -254,6 +276,16 @@ def _overlaps() -> Exercise:
             (
                 not_contiguous,
                 "a transpose is not contiguous, yet visits every element once.",
+            ),
+            (
+                interleaved,
+                "rows may lie between one another without meeting; "
+                "try shape (3, 3) with strides (2, 3).",
+            ),
+            (
+                crowded,
+                "elements can meet even where there is room for all; "
+                "try shape (3, 3) with strides (4, 2).",
             ),
             (
                 equal_values,
