@@ -1,0 +1,286 @@
+"""What only a browser can tell about the built site: scripts, formulas, contrast, width, search.
+
+Each check returns complaints: sentences that say which page, in which view, what is wrong and what to do.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.book.page_check import article, content_pages
+
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    # an external request is a complaint; it must not also be a wait for somebody's server
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+PATIENCE = 15_000  # milliseconds
+
+
+@dataclass(frozen=True)
+class View:
+    """A window to look at pages through."""
+
+    width: int
+    mode: str  # "light" or "dark"
+
+    def __str__(self) -> str:
+        return f"{self.width} px, {self.mode}"
+
+    @property
+    def options(self) -> dict:
+        height = 900 if self.width > 600 else 844
+        return {"viewport": {"width": self.width, "height": height}, "color_scheme": self.mode}
+
+
+VIEWS = (View(1280, "light"), View(1280, "dark"), View(390, "light"))
+
+
+class Witness:
+    """Writes down what a page logs and asks for while it loads."""
+
+    def __init__(self, page: Page, home: str):
+        self.home = home
+        self.complaints: list[str] = []
+        page.on("console", self._on_console)
+        page.on("pageerror", lambda error: self._note(f"a script failed: {error}"))
+        page.on("request", self._on_request)
+        page.on("requestfailed", self._on_failure)
+        page.on("response", self._on_response)
+
+    def _note(self, complaint: str) -> None:
+        if complaint not in self.complaints:
+            self.complaints.append(complaint)
+
+    def _is_external(self, address: str) -> bool:
+        return not address.startswith((self.home, "data:", "blob:"))
+
+    def _on_console(self, message) -> None:
+        # the browser's own line about a missing file repeats what _on_response says better
+        if message.type in ("error", "warning") and not message.text.startswith("Failed to load resource"):
+            self._note(f"the console shows: {message.text}")
+
+    def _on_request(self, request) -> None:
+        if self._is_external(request.url):
+            self._note(f"external request to {request.url}: put the file into the site")
+
+    def _on_failure(self, request) -> None:
+        if not self._is_external(request.url):
+            self._note(f"request failed: {request.url} ({request.failure})")
+
+    def _on_response(self, response) -> None:
+        if response.status >= 400:
+            self._note(f"request failed: {response.url} answered {response.status}")
+
+
+def page_complaints(context: BrowserContext, home: str, page: str, view: View) -> list[str]:
+    """Load one page once and make every check on it."""
+    tab = context.new_page()
+    try:
+        witness = Witness(tab, home)
+        tab.goto(home + page, wait_until="load")
+        wait_until_set(tab)
+        found = [*formula_complaints(tab), *loading_complaints(tab)]
+        found += witness.complaints  # before axe, which makes a request of its own
+        unfold(tab)
+        found += [*width_complaints(tab), *clipping_complaints(tab), *axe_complaints(tab)]
+    finally:
+        tab.close()
+    return [f"{page} at {view}: {complaint}" for complaint in found]
+
+
+def wait_until_set(tab: Page) -> None:
+    """Wait until MathJax, where the page has it, is done."""
+    tab.evaluate("() => window.MathJax?.startup?.promise?.then(() => true)")
+
+
+def unfold(tab: Page) -> None:
+    """Open whatever is folded, so that hidden solutions and code are checked as well."""
+    tab.evaluate(
+        """() => {
+            document.querySelectorAll("article details").forEach(fold => { fold.open = true; });
+            document.querySelectorAll("article .toggle-hidden button.toggle-button").forEach(b => b.click());
+            // no fades: a text that is still appearing has too little contrast
+            document.getAnimations().forEach(fade => fade.finish());
+            // the page's own script marks what scrolls now, in the frame after this one
+            return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))));
+        }"""
+    )
+
+
+def formula_complaints(tab: Page) -> list[str]:
+    """Every formula is typeset, and none shows an error."""
+    unset, broken = tab.evaluate(
+        r"""() => {
+            const formulas = [...document.querySelectorAll(".math")];
+            const unset = formulas.filter(f => !f.querySelector("mjx-container")).map(f => f.textContent.trim());
+            // delimiters that nothing has read
+            const texts = document.createTreeWalker(
+                document.querySelector("article") ?? document.body, NodeFilter.SHOW_TEXT);
+            while (texts.nextNode()) {
+                const text = texts.currentNode;
+                const isFormulaOrCode = text.parentElement.closest(".math, mjx-container, pre, code, script, style");
+                if (!isFormulaOrCode && /\$\$|\\\[|\\\(/.test(text.data)) unset.push(text.data.trim());
+            }
+            const errors = [...document.querySelectorAll("[data-mjx-error]")]
+                .map(e => e.getAttribute("data-mjx-error"));
+            // MathJax writes a command that it does not know in red; its text is in the copy for screen readers
+            const unknown = [...document.querySelectorAll("mjx-assistive-mml [mathcolor=red]")]
+                .filter(e => e.textContent.trim().startsWith("\\"))
+                .map(e => "unknown command " + e.textContent.trim());
+            return [unset, [...new Set([...errors, ...unknown])]];
+        }"""
+    )
+    return [f"a formula is not typeset: {text[:80]}" for text in unset] + [
+        f"a formula is broken ({text[:80]}): mend its TeX" for text in broken
+    ]
+
+
+def loading_complaints(tab: Page) -> list[str]:
+    """Every image arrived."""
+    missing = tab.evaluate(
+        """() => [...document.images].filter(i => !(i.complete && i.naturalWidth > 0)).map(i => i.src)"""
+    )
+    return [f"the image {address} did not load" for address in missing]
+
+
+def width_complaints(tab: Page) -> list[str]:
+    """The page is no wider than the window."""
+    wide, window = tab.evaluate("() => [document.scrollingElement.scrollWidth, window.innerWidth]")
+    if wide <= window:
+        return []
+    return [f"the page is {wide} px wide in a window of {window} px"]
+
+
+def clipping_complaints(tab: Page) -> list[str]:
+    """In the article nothing is cut off: what does not fit scrolls inside itself."""
+    found = tab.evaluate(
+        """() => {
+            const article = document.querySelector("article.bd-article");
+            if (!article) return [];
+            const column = article.getBoundingClientRect();
+            const flow = e => getComputedStyle(e).overflowX;
+            const isInsideScroller = e => {
+                for (let up = e.parentElement; up !== article; up = up.parentElement)
+                    if (["auto", "scroll"].includes(flow(up))) return true;
+                return false;
+            };
+            const sticksOut = e => {
+                const box = e.getBoundingClientRect();
+                const isVisible = box.width > 0 && box.height > 0;
+                const isOutside = box.right > column.right + 1 || box.left < column.left - 1;
+                return isVisible && isOutside && !isInsideScroller(e);
+            };
+            const cutsOff = e => ["hidden", "clip"].includes(flow(e)) && e.clientWidth > 0
+                && e.scrollWidth > e.clientWidth + 1;
+            const name = e => [e.tagName.toLowerCase(), ...e.classList].join(".")
+                + ` "${e.textContent.trim().slice(0, 40)}"`;
+            const complaints = [];
+            for (const e of article.querySelectorAll("*:not(mjx-container *, svg *, .visually-hidden)")) {
+                if (sticksOut(e)) complaints.push("sticks out of the column: " + name(e));
+                else if (cutsOff(e)) complaints.push("cuts its content off: " + name(e));
+            }
+            return complaints.slice(0, 5);
+        }"""
+    )
+    return [f"{text}: let it wrap, or scroll inside itself" for text in found]
+
+
+def axe_complaints(tab: Page) -> list[str]:
+    """No violation of the accessibility rules of axe-core."""
+    keep_one_token_of_a_kind(tab)
+    tab.evaluate(AXE_SCRIPT)
+    result = tab.evaluate("() => axe.run({ resultTypes: ['violations'] })")
+    complaints = []
+    for violation in result["violations"]:
+        first = violation["nodes"][0]
+        reason = (first.get("failureSummary") or "").replace("\n", " ")
+        complaints.append(
+            f"axe {violation['id']}: {violation['help']}, {len(violation['nodes'])} times, "
+            f"first {first['html'][:160]} {reason[:240]}"
+        )
+    return complaints
+
+
+def keep_one_token_of_a_kind(tab: Page) -> None:
+    """Make plain text of the coloured words of code that look like an earlier one in the same kind of box.
+
+    axe looks at the contrast of each of the thousands of words that a chapter's code has: seven seconds a page.
+    """
+    tab.evaluate(
+        """() => {
+            const seen = new Set();
+            for (const token of document.querySelectorAll("article pre span")) {
+                const box = token.closest(".cell_input, .output, .highlight");
+                const kind = [token.className, box?.className, token.closest(".admonition")?.className].join("|");
+                if (seen.has(kind)) token.replaceWith(...token.childNodes);
+                else seen.add(kind);
+            }
+            document.querySelectorAll("article pre").forEach(code => code.normalize());
+        }"""
+    )
+
+
+# What a reader does with a page
+
+
+def word_only_in_code(site: Path, page: str) -> str | None:
+    """A word of this page's code cells that no other page has: long, plain, so that search must know it."""
+    elsewhere = set()
+    for other in content_pages(site):
+        if other != page:
+            elsewhere |= _words(article(site, other).get_text(" "))
+    code = " ".join(cell.get_text() for cell in article(site, page).select(".cell_input"))
+    return max(_words(code) - elsewhere, key=lambda word: (len(word), word), default=None)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\b[a-z]{6,}\b", text.lower()))
+
+
+def search_complaints(context: BrowserContext, home: str, word: str, page: str) -> list[str]:
+    """Typing `word` into the search page lists `page`."""
+    tab = context.new_page()
+    try:
+        tab.goto(home + "search.html", wait_until="load")
+        field = tab.locator("main input[type=search]")
+        field.fill(word)
+        field.press("Enter")
+        summary = tab.locator("#search-results .search-summary, #search-results p").first
+        expect(summary).to_contain_text(re.compile("found|did not match", re.I), timeout=PATIENCE)
+        found = tab.locator("#search-results ul.search a").evaluate_all("links => links.map(link => link.href)")
+    finally:
+        tab.close()
+    if any(address.split("?")[0].split("#")[0] == home + page for address in found):
+        return []
+    return [f'search.html: a search for "{word}" does not list {page}, where it stands']
+
+
+def copy_complaints(context: BrowserContext, home: str, page: str) -> list[str]:
+    """The copy button of the first code cell puts that cell's code on the clipboard."""
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=home.rstrip("/"))
+    tab = context.new_page()
+    try:
+        tab.goto(home + page, wait_until="load")
+        cell = tab.locator("div.cell > .cell_input div.highlight").first
+        cell.hover()
+        button = cell.locator("button.copybtn")
+        if not button.count():
+            return [f"{page}: the first code cell has no copy button"]
+        button.click()
+        expect(button).to_have_class(re.compile("success"), timeout=PATIENCE)
+        copied = tab.evaluate("() => navigator.clipboard.readText()")
+        shown = cell.locator("pre").inner_text()
+    finally:
+        tab.close()
+    if copied.strip() == shown.strip():
+        return []
+    return [f"{page}: the copy button copies {copied[:60]!r} where the cell shows {shown[:60]!r}"]
