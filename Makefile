@@ -58,6 +58,6 @@ lock: ## renew requirements.lock from pyproject.toml, in a fresh environment
 	_build/lock/bin/python -m pip install --quiet --editable '.[test]'
 	_build/lock/bin/python -m pip freeze --exclude-editable | sed -E 's/^(torch==[0-9.]+)\+.*/\1/' | grep -vE '^(nvidia|cuda|triton)' > requirements.lock
 
-clean: ## remove everything built, the environment included
-	rm -rf _build $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+clean: ## remove everything built, .venv included
+	rm -rf _build .venv .pytest_cache .ruff_cache .hypothesis *.egg-info # never another VENV
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
