@@ -1,5 +1,5 @@
 # Every command a reader or a contributor needs. `make` alone lists them.
-VENV ?= .venv
+VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 SITE := _build/html
@@ -7,9 +7,17 @@ CELLS := --config 'line-length = 84' # as many characters as the page shows of a
 INSTALLED := $(VENV)/.lmlib-installed
 TORCH ?= $(shell sed -n 's/^torch==//p' requirements.lock)
 
-# A JUPYTER_PATH from outside may name another kernel "python3".
+ifneq ($(words $(VENV)), 1)
+$(error VENV must be one path without spaces, not "$(VENV)")
+endif
+
+# What would change how notebooks run: another kernel "python3", start-up files of IPython,
+# a backend of Matplotlib that shows nothing, Python without asserts, an encoding without "×".
 export JUPYTER_PATH :=
 export JUPYTER_PREFER_ENV_PATH := 1
+export IPYTHONDIR := $(CURDIR)/_build/ipython
+export PYTHONUTF8 := 1
+unexport MPLBACKEND PYTHONOPTIMIZE
 
 .DEFAULT_GOAL := help
 .PHONY: help book test test-slow serve notebooks lint lock clean
@@ -18,7 +26,7 @@ help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -f $@; exit 1; } # so that the next call tries again
 
 # torch first: the lock does not name the wheels that a CUDA build brings with it
 $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
@@ -56,8 +64,10 @@ lock: ## renew requirements.lock from pyproject.toml, in a fresh environment
 	$(PYTHON) -m venv _build/lock
 	_build/lock/bin/python -m pip install --quiet "torch==$(TORCH)"
 	_build/lock/bin/python -m pip install --quiet --editable '.[test]'
-	_build/lock/bin/python -m pip freeze --exclude-editable | sed -E 's/^(torch==[0-9.]+)\+.*/\1/' | grep -vE '^(nvidia|cuda|triton)' > requirements.lock
+	_build/lock/bin/python -m pip freeze --exclude-editable > _build/lock/installed.txt
+	sed -E -e 's/^(torch==[0-9.]+)\+.*/\1/' -e '/^(nvidia|cuda|triton)/d' _build/lock/installed.txt > _build/lock/requirements.lock
+	mv _build/lock/requirements.lock requirements.lock
 
 clean: ## remove everything built, .venv included
-	rm -rf _build .venv .pytest_cache .ruff_cache .hypothesis *.egg-info # never another VENV
+	rm -rf _build .venv .pytest_cache .ruff_cache .hypothesis *.egg-info # never another VENV than .venv
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

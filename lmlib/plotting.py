@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import prod
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
+from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from matplotlib.path import Path
 from torch import Tensor
 
-from lmlib.tensors import describe, storage_indices
+from lmlib.tensors import describe
 
 # Readable on the white page and on the dark one: no grey reaches 4.5:1 on both,
 # this one has 4.3:1 on either.
@@ -90,14 +91,14 @@ def _use_full_width_in_notebooks() -> None:
 
 
 def contrast(color: str, background: str) -> float:
-    """Contrast ratio of two ``#rrggbb`` colours, from 1 to 21 (WCAG 2.2)."""
+    """Contrast ratio of two Matplotlib colours, from 1 to 21 (WCAG 2.2)."""
     darker, lighter = sorted(_luminance(c) for c in (color, background))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 def _luminance(color: str) -> float:
     """Relative luminance of WCAG 2.2, from 0 to 1."""
-    channels = np.array([int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    channels = np.array(to_rgb(color))
     linear = np.where(
         channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4
     )
@@ -135,6 +136,8 @@ def draw_tensor(tensor: Tensor) -> Figure:
 
 def draw_walks(tensors: Mapping[str, Tensor]) -> Figure:
     """Draw several tensors' walks beneath one another, each under its name."""
+    if not tensors:
+        raise ValueError("give at least one tensor to draw, under its name")
     walks = [_Walk(tensor) for tensor in tensors.values()]
     title_room = 1.0
     height = sum(title_room + walk.height for walk in walks)
@@ -168,20 +171,20 @@ class _Walk:
     gap = 0.4  # between the blocks of a tensor with more than two dimensions
 
     def __init__(self, tensor: Tensor) -> None:
+        layout = describe(tensor)
         if tensor.numel() == 0:
             raise ValueError(
-                f"a tensor of shape {tuple(tensor.shape)} has no elements to draw"
+                f"a tensor of shape {layout.shape} has no elements to draw"
             )
-        columns = tensor.shape[-1] if tensor.dim() else 1
-        rows = storage_indices(tensor).numpy().reshape(-1, columns)
-        size = describe(tensor).storage_nbytes // tensor.element_size()
-        self.start = 0 if size <= MAX_CELLS else int(rows[0].min())
+        *outer, columns = layout.shape or (1,)
+        self.rows = _first_rows(tensor)
+        self.rows_left_out = prod(outer) > MAX_ROWS
+        self.columns_left_out = columns > MAX_COLUMNS
+        self.rows_in_block = outer[-1] if len(outer) > 1 else MAX_ROWS
+        size = layout.storage_nbytes // layout.element_size
+        self.start = 0 if size <= MAX_CELLS else int(self.rows[0].min())
         self.stop = min(size, self.start + MAX_CELLS)
         self.cut_before, self.cut_after = self.start > 0, self.stop < size
-        self.rows = rows[:MAX_ROWS, :MAX_COLUMNS]
-        self.rows_left_out = len(rows) > MAX_ROWS
-        self.columns_left_out = columns > MAX_COLUMNS
-        self.rows_in_block = tensor.shape[-2] if tensor.dim() > 2 else len(rows)
         self.width = max(16, self.stop - self.start) + 0.4
         self.steps_along = [
             (a, b, number)
@@ -196,7 +199,7 @@ class _Walk:
         self.below = _arc_room(self.steps_down)
         self.height = self.above + 1 + self.below
         points_per_cell = 72 * FIGURE_WIDTH / self.width
-        digits = len(str(max(self.stop, rows.max())))
+        digits = len(str(max(self.stop, self.rows.max())))
         self.fontsize = min(9.5, 1.1 * points_per_cell / digits)
 
     def draw(self, ax: Axes, y: float = 0) -> None:
@@ -231,6 +234,19 @@ class _Walk:
                 labelled.add(b - a)
                 x, label_y = (start + end) / 2, peak + 0.28 * direction
                 ax.text(x, label_y, f"{b - a:+d}", fontsize=8.5, **_CENTRED)
+
+
+def _first_rows(tensor: Tensor) -> np.ndarray:
+    """Storage indices of the elements that are drawn, a line for each row."""
+    if tensor.dim() == 0:
+        tensor = tensor[None]
+    layout = describe(tensor)
+    *outer, columns = layout.shape
+    columns = range(min(columns, MAX_COLUMNS))
+    rows = [np.unravel_index(n, outer) for n in range(min(prod(outer), MAX_ROWS))]
+    return np.array(
+        [[layout.index(*row, column) for column in columns] for row in rows]
+    )
 
 
 def _canvas(width: float, bottom: float, top: float) -> tuple[Figure, Axes]:

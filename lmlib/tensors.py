@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -35,6 +36,7 @@ class TensorLayout:
 
     def index(self, *position: int) -> int:
         """Storage index of the element at ``position``; ``IndexError`` outside."""
+        position = tuple(map(operator.index, position))
         inside = len(position) == len(self.shape) and all(
             0 <= i < size for i, size in zip(position, self.shape, strict=True)
         )
@@ -55,20 +57,15 @@ class TensorLayout:
 def describe(tensor: Tensor) -> TensorLayout:
     """Layout of any strided tensor, on any device.
 
-    ``TypeError`` for one without strides, such as a sparse one.
+    ``TypeError`` for anything without strides, such as a sparse or a nested tensor.
     """
-    kind = tensor.layout if isinstance(tensor, Tensor) else type(tensor).__name__
-    if kind != torch.strided:
-        raise TypeError(
-            "only a strided torch tensor has a storage and strides, "
-            f"not {kind}; use .to_dense()"
-        )
+    storage = _storage(tensor)
     return TensorLayout(
         shape=tuple(tensor.shape),
         strides=tensor.stride(),
         offset=tensor.storage_offset(),
         element_size=tensor.element_size(),
-        storage_nbytes=tensor.untyped_storage().nbytes(),
+        storage_nbytes=storage.nbytes(),
     )
 
 
@@ -77,35 +74,58 @@ def same_storage(a: Tensor, b: Tensor) -> bool:
 
     Storages count as one where their memory overlaps, as it may if NumPy owns it.
     """
-    storage_a, storage_b = a.untyped_storage(), b.untyped_storage()
-    if not storage_a.data_ptr() or not storage_b.data_ptr():
-        # Empty and meta tensors have no address, but one Python object per storage.
-        return storage_a is storage_b
-    start_a, start_b = storage_a.data_ptr(), storage_b.data_ptr()
-    overlap = start_a < start_b + storage_b.nbytes() and (
-        start_b < start_a + storage_a.nbytes()
-    )
-    return a.device == b.device and overlap
+    storage_a, storage_b = _storage(a), _storage(b)
+    if storage_a is storage_b:  # torch keeps one Python object for each storage
+        return True
+    (start_a, end_a), (start_b, end_b) = _span(storage_a), _span(storage_b)
+    overlap = max(start_a, start_b) < min(end_a, end_b)
+    return a.device == b.device and overlap and start_a != 0  # a meta tensor's is 0
 
 
 def storage_indices(tensor: Tensor) -> Tensor:
-    """Storage index of every element, as an int64 CPU tensor of the same shape.
-
-    It is the tensor's own walk over a storage in which each element is its index.
-    """
+    """Storage index of every element, as an int64 CPU tensor of the same shape."""
     layout = describe(tensor)
-    numbered = torch.arange(layout.storage_nbytes // layout.element_size)
-    return numbered.as_strided(layout.shape, layout.strides, layout.offset)
+    indices = torch.tensor(layout.offset, device="cpu")
+    for size, stride in zip(layout.shape, layout.strides, strict=True):
+        indices = indices[..., None] + stride * torch.arange(size, device="cpu")
+    return indices
 
 
 def storage_nbytes(tensors: Iterable[Tensor]) -> int:
     """Bytes that some tensors keep alive: each distinct storage once, and whole."""
-    storages = {}
-    for tensor in tensors:
-        storage = tensor.untyped_storage()
-        # A meta tensor has no address, but one Python object for its storage.
-        storages[tensor.device, storage.data_ptr() or id(storage)] = storage
-    return sum(storage.nbytes() for storage in storages.values())
+    if isinstance(tensors, Tensor):
+        raise TypeError("give a list of tensors: storage_nbytes([x])")
+    by_identity = {id(s): s for s in map(_storage, tensors)}
+    spans = [(str(s.device), *_span(s)) for s in by_identity.values()]
+    total, reached = 0, ("", 0)
+    for device, start, end in sorted(spans):
+        if start == 0:  # a meta tensor's, which overlaps no other
+            total += end
+        else:  # what lies behind the end of the spans before it
+            start = max(reached, (device, start))[1]
+            total += max(0, end - start)
+            reached = max(reached, (device, end))
+    return total
+
+
+def _storage(tensor: Tensor) -> torch.UntypedStorage:
+    """The tensor's storage; ``TypeError`` where there is none to speak of."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"expected a torch tensor, not {type(tensor).__name__}")
+    try:
+        if tensor.layout == torch.strided and tensor.stride() is not None:
+            return tensor.untyped_storage()
+    except (RuntimeError, NotImplementedError, ValueError):
+        pass  # nested, not yet initialised, or inside a transform such as vmap
+    raise TypeError(
+        "only a strided tensor has a storage and strides, "
+        f"not a {type(tensor).__name__} of layout {tensor.layout}"
+    )
+
+
+def _span(storage: torch.UntypedStorage) -> tuple[int, int]:
+    """First address of a storage, and the one behind its last."""
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
 
 def view_strides(
@@ -116,12 +136,15 @@ def view_strides(
     One entry of ``new_shape`` may be -1. ``ValueError`` where the shapes differ in
     their number of elements. The rule is that of ``torch.Tensor.view``: dimensions
     that follow one another evenly form a run with a single step, and every new
-    dimension has to lie within one run.
+    dimension has to lie within one run. (The stride of a dimension of size 1 means
+    nothing, and may be another one than torch's.)
     """
-    new_shape = _without_wildcard(prod(shape), tuple(new_shape))
+    shape, strides = _checked_dimensions(shape, strides)
+    new_shape = _without_wildcard(
+        prod(shape), tuple(map(operator.index, new_shape))
+    )
     if prod(shape) == 0:
-        unchanged = new_shape == tuple(shape)
-        return tuple(strides) if unchanged else _row_major_strides(new_shape)
+        return strides if new_shape == shape else _row_major_strides(new_shape)
 
     runs = _even_runs(shape, strides)
     new_strides: list[int] = []
@@ -153,6 +176,22 @@ def _even_runs(
         else:
             runs.append((size, stride))
     return runs[::-1]
+
+
+def _checked_dimensions(
+    shape: Sequence[int], strides: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides as Python integers, which do not overflow."""
+    shape, strides = (
+        tuple(map(operator.index, shape)),
+        tuple(map(operator.index, strides)),
+    )
+    if len(shape) != len(strides) or min((*shape, *strides), default=0) < 0:
+        raise ValueError(
+            f"shape {shape} and strides {strides} must be of one length "
+            "and not negative"
+        )
+    return shape, strides
 
 
 def _without_wildcard(numel: int, new_shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -39,6 +39,7 @@ def drawn(figure):
 def test_contrast_is_that_of_wcag():
     assert contrast("#ffffff", "#000000") == pytest.approx(21)
     assert contrast("#777777", "#777777") == 1
+    assert contrast("white", "#000") == pytest.approx(21)
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.005)  # the lightest grey that passes AA
 
 
@@ -101,6 +102,8 @@ def test_repeated_visits_are_counted_and_unvisited_cells_are_plain():
         torch.zeros(1000)[990:],
         torch.zeros(2, 2, dtype=torch.complex64),
         torch.zeros(10**6).as_strided((3, 3), (333_333, 7), 100),
+        torch.empty(50_000, 50_000, device="meta"),
+        torch.zeros(1).expand(10**6, 10**6),
     ],
     ids=lambda tensor: str(tuple(tensor.shape)),
 )
@@ -114,6 +117,13 @@ def test_any_tensor_can_be_drawn(tensor):
 def test_a_tensor_without_elements_is_refused():
     with pytest.raises(ValueError, match=r"shape \(0, 3\) has no elements to draw"):
         draw_tensor(torch.empty(0, 3))
+
+
+def test_what_is_no_tensor_is_refused():
+    with pytest.raises(ValueError, match="at least one tensor"):
+        draw_walks({})
+    with pytest.raises(TypeError, match="expected a torch tensor, not list"):
+        draw_tensor([1, 2])
 
 
 def test_what_is_drawn_fits_the_figure():

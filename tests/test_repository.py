@@ -417,6 +417,48 @@ def test_every_command_is_described():
         assert re.search(rf"^{target}:.*## ", makefile, flags=re.MULTILINE), f"Makefile: describe {target} with ##"
 
 
+def make(*arguments, **environment):
+    """What make says; its environment is this one's with some variables set."""
+    return subprocess.run(["make", *arguments], cwd=ROOT, capture_output=True, text=True, env=os.environ | environment)
+
+
+def test_make_clean_removes_no_other_environment():
+    for said in [make("--dry-run", "clean", "VENV=elsewhere"), make("--dry-run", "clean", VENV="elsewhere")]:
+        assert said.returncode == 0
+        assert "rm -rf _build .venv" in said.stdout
+        assert "rm -rf _build elsewhere" not in said.stdout
+
+
+@pytest.mark.parametrize("path", ["with space", ""])
+def test_make_refuses_an_environment_without_one_plain_path(path):
+    said = make("--dry-run", "book", f"VENV={path}")
+    assert said.returncode != 0
+    assert "VENV must be one path without spaces" in said.stderr
+
+
+def test_make_keeps_out_what_changes_how_notebooks_run():
+    said = make("--eval", "show: ; @env", "show", MPLBACKEND="Agg", PYTHONOPTIMIZE="1", JUPYTER_PATH="elsewhere")
+    variables = dict(line.split("=", 1) for line in said.stdout.splitlines() if "=" in line)
+    assert not {"MPLBACKEND", "PYTHONOPTIMIZE"} & variables.keys()
+    assert variables["JUPYTER_PATH"] == ""
+    assert variables["IPYTHONDIR"].startswith(str(ROOT))
+
+
+def test_a_failed_lock_leaves_the_old_one(tmp_path):
+    for name in ["Makefile", "requirements.lock", "pyproject.toml"]:
+        shutil.copy(ROOT / name, tmp_path)
+    python = tmp_path / "python"  # makes an environment in which everything but `pip freeze` works
+    python.write_text(
+        '#!/bin/sh\nmkdir -p "$3/bin" && printf \'#!/bin/sh\\n[ "$3" != freeze ]\\n\' > "$3/bin/python"'
+        ' && chmod +x "$3/bin/python"\n'
+    )
+    python.chmod(0o755)
+    said = subprocess.run(["make", "lock", f"PYTHON={python}"], cwd=tmp_path, capture_output=True, text=True)
+    assert said.returncode != 0, said.stdout
+    assert "freeze" in said.stdout
+    assert (tmp_path / "requirements.lock").read_text() == read("requirements.lock")
+
+
 # --- what no file of the repository may contain ------------------------------------------------------------
 
 MACHINE_PATH = re.compile(r"(?<![\w.~)}>-])/(?:" + "|".join(["work", "root", "home", "Users"]) + r")/[\w.]")

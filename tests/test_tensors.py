@@ -2,6 +2,7 @@
 
 from math import prod
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -52,11 +53,31 @@ def test_index_outside_the_shape_is_refused():
             layout.index(*position)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_a_tensor_without_strides_is_refused():
-    with pytest.raises(TypeError, match=r"sparse_coo.*to_dense"):
-        describe(torch.eye(3).to_sparse())
-    with pytest.raises(TypeError, match="list"):
+    nested = torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)])
+    for tensor, name in [(torch.eye(3).to_sparse(), "sparse_coo"), (nested, "Tensor of layout torch.strided")]:
+        for function in [describe, storage_indices, lambda t: same_storage(t, t), lambda t: storage_nbytes([t])]:
+            with pytest.raises(TypeError, match=f"only a strided tensor has a storage.*{name}"):
+                function(tensor)
+    with pytest.raises(TypeError, match="expected a torch tensor, not list"):
         describe([1, 2, 3])
+    with pytest.raises(TypeError, match="expected a torch tensor, not NoneType"):
+        same_storage(torch.zeros(1), None)
+
+
+def test_indices_do_not_depend_on_the_default_device():
+    with torch.device("meta"):
+        indices = storage_indices(torch.zeros(2, 3, device="cpu").T)
+    assert indices.tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert indices.dtype == torch.int64
+
+
+def test_a_tensor_whose_storage_was_freed_still_has_a_layout():
+    tensor = torch.arange(5)
+    tensor.untyped_storage().resize_(0)
+    assert describe(tensor).storage_nbytes == 0
+    assert storage_indices(tensor).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_layout_reads_as_a_sentence():
@@ -89,6 +110,21 @@ def test_same_storage_through_numpy():
     assert same_storage(torch.from_numpy(array), torch.from_numpy(array[1:]))
     assert same_storage(torch.from_numpy(array[1:]), torch.from_numpy(array))
     assert not same_storage(torch.from_numpy(array[:2]), torch.from_numpy(array[2:]))
+    empty = torch.from_numpy(array[:0])
+    assert same_storage(empty, empty)
+
+
+def test_total_storage_of_memory_that_numpy_owns():
+    array = np.arange(10)
+    whole, end, start = map(torch.from_numpy, (array, array[3:], array[:5]))
+    for tensors in [[whole, end], [end, whole], [start, end, whole], [start, end]]:
+        assert storage_nbytes(tensors) == array.nbytes
+    assert storage_nbytes([start]) == 40  # what torch knows of
+
+
+def test_one_tensor_is_not_a_collection():
+    with pytest.raises(TypeError, match=r"storage_nbytes\(\[x\]\)"):
+        storage_nbytes(torch.arange(5.0))
 
 
 def test_total_storage_counts_each_storage_once_and_whole():
@@ -140,3 +176,19 @@ def test_view_strides_is_the_rule_of_torch(data):
 def test_another_number_of_elements_is_refused(new_shape):
     with pytest.raises(ValueError, match="6 elements cannot have shape"):
         view_strides((2, 3), (3, 1), new_shape)
+
+
+@pytest.mark.parametrize(("shape", "strides"), [((2, 3), (1,)), ((2, 0), (1,)), ((-2, -3), (3, 1)), ((2,), (-1,))])
+def test_a_layout_that_cannot_be_is_refused(shape, strides):
+    with pytest.raises(ValueError, match="must be of one length and not negative"):
+        view_strides(shape, strides, (6,))
+
+
+def test_sizes_are_integers_of_any_size():
+    size = np.int64(2**32)
+    assert view_strides((size, size), (size, np.int64(1)), (2**64,)) == (1,)
+    with pytest.raises(TypeError):
+        view_strides((1.5, 4), (4, 1), (6,))
+    with pytest.raises(TypeError):
+        describe(torch.zeros(2, 3)).index(1.0, 2)
+    assert describe(torch.zeros(2, 3)).index(np.int64(1), torch.tensor(2)) == 5
