@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ def available_devices() -> tuple[str, ...]:
     return tuple(names)
 
 
-def get_device(name: str = "auto") -> torch.device:
+def get_device(name: str | torch.device = "auto") -> torch.device:
     """Device of that name; ``"auto"`` is the first accelerator, or else the CPU.
 
     ``ValueError`` names the devices that exist when ``name`` is not one of them.
@@ -30,12 +31,18 @@ def get_device(name: str = "auto") -> torch.device:
     import torch
 
     devices = available_devices()
-    if name == "auto":
-        name = devices[min(1, len(devices) - 1)]
-    full_name = f"{name}:0" if name in ("cuda", "mps") else name
+    aliases = {
+        "auto": devices[min(1, len(devices) - 1)],
+        "cpu:0": "cpu",
+        "cuda": "cuda:0",
+        "mps": "mps:0",
+    }
+    full_name = str(name).lower()
+    full_name = aliases.get(full_name, full_name)
     if full_name not in devices:
         raise ValueError(
-            f"no device {name!r} on this machine, which has {', '.join(devices)}: "
+            f"no device {str(name)!r} on this machine, "
+            f"which has {', '.join(devices)}: "
             'name one of these, or "auto" for the best of them'
         )
     return torch.device(full_name)
@@ -45,7 +52,12 @@ def median_seconds(function: Callable[[], object], repeats: int = 5) -> float:
     """Median wall time of a call on the CPU, in seconds.
 
     One call that is not counted comes first, and pays for pages and caches.
+    ``ValueError`` unless ``repeats`` is a whole number from 1 on.
     """
+    if not isinstance(repeats, Integral) or repeats < 1:
+        raise ValueError(
+            f"repeats must be at least 1, and a whole number, not {repeats!r}"
+        )
     function()
     times = []
     for _ in range(repeats):

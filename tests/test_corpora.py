@@ -1,12 +1,16 @@
 """lmlib.corpora: the texts are what they should be, and a damaged installation says so."""
 
+import copy
 import hashlib
 import json
 import lzma
+import pickle
 import shutil
 import statistics
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -74,6 +78,23 @@ def test_udhr_is_read_only():
         load_corpus("udhr")["eng"].name = "Klingon"
 
 
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_udhr_can_be_copied_and_sent_to_another_process(copied):
+    languages = load_corpus("udhr")
+    twin = copied(languages)
+    assert twin == languages == dict(languages)
+    assert twin["fra"].text == languages["fra"].text
+
+
+def test_udhr_is_a_mapping():
+    languages = load_corpus("udhr")
+    assert "eng" in languages
+    assert "tlh" not in languages
+    assert languages.get("tlh") is None
+    with pytest.raises(KeyError, match="tlh"):
+        languages["tlh"]
+
+
 def test_gpt2_merges_make_its_vocabulary():
     version, *lines = load_corpus("gpt2_merges").splitlines()
     assert version == "#version: 0.2"
@@ -84,6 +105,25 @@ def test_gpt2_merges_make_its_vocabulary():
 
 def test_a_corpus_is_loaded_once():
     assert all(load_corpus(name) is load_corpus(name) for name in corpus_names())
+
+
+@pytest.mark.parametrize("name", corpus_names())
+def test_threads_that_load_a_corpus_first_get_the_same_one(resources, name):
+    start = threading.Barrier(8)
+
+    def load(_):
+        start.wait()
+        return load_corpus(name)
+
+    with ThreadPoolExecutor(8) as threads:
+        loaded = list(threads.map(load, range(8)))
+    assert all(text is loaded[0] for text in loaded)
+
+
+@pytest.mark.parametrize("name", [[], {}, None, 3, b"udhr"])
+def test_what_is_no_name_lists_the_known_ones(name):
+    with pytest.raises(ValueError, match=r"no corpus .*moby_dick, udhr, gpt2_merges"):
+        load_corpus(name)
 
 
 @pytest.mark.parametrize("name", ["moby dick", "", "Moby_Dick"])

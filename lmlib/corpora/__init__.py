@@ -7,16 +7,17 @@ under which licence.
 import hashlib
 import json
 import lzma
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from types import MappingProxyType
+from threading import Lock
 from typing import Any, Literal, overload
 
 __all__ = ["CorpusError", "Language", "corpus_names", "load_corpus"]
 
 _FOLDER = resources.files(__name__)
+_LOADING = Lock()
 
 
 class CorpusError(OSError):
@@ -40,12 +41,35 @@ class Language:
         return "\n".join(self.articles)
 
 
-def _languages(text: str) -> Mapping[str, Language]:
-    languages = {}
-    for entry in json.loads(text):
-        code, name, articles = entry["code"], entry["language"], entry["articles"]
-        languages[code] = Language(code, name, tuple(articles))
-    return MappingProxyType(languages)  # shared by all callers, hence read-only
+@dataclass(frozen=True, eq=False)  # a mapping equals any other with its items
+class _Languages(Mapping[str, Language]):
+    """Languages by code, read-only because all callers share them.
+
+    Unlike a ``MappingProxyType``, it can be pickled and copied.
+    """
+
+    languages: tuple[Language, ...]
+
+    def __getitem__(self, code: str) -> Language:
+        for language in self.languages:
+            if language.code == code:
+                return language
+        raise KeyError(code)
+
+    def __iter__(self) -> Iterator[str]:
+        return (language.code for language in self.languages)
+
+    def __len__(self) -> int:
+        return len(self.languages)
+
+
+def _parse_languages(text: str) -> Mapping[str, Language]:
+    return _Languages(
+        tuple(
+            Language(entry["code"], entry["language"], tuple(entry["articles"]))
+            for entry in json.loads(text)
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -63,7 +87,7 @@ _CORPORA = {
     "udhr": _Resource(
         file="udhr_34.json.xz",
         sha256="b434fd4507bb970d58c72f7ced46cd78ff5af9f3c391e72af5d1ff56a090aca2",
-        parse=_languages,
+        parse=_parse_languages,
     ),
     "gpt2_merges": _Resource(
         file="gpt2_vocab.bpe.xz",
@@ -92,10 +116,11 @@ def load_corpus(name: str) -> str | Mapping[str, Language]:
     Raises ValueError for a name it does not know, and CorpusError if the stored
     file is missing or damaged.
     """
-    if name not in _CORPORA:
+    if name not in corpus_names():
         known = ", ".join(corpus_names())
         raise ValueError(f"There is no corpus {name!r}: choose one of {known}.")
-    return _load(name)
+    with _LOADING:  # `cache` alone lets threads load a text twice
+        return _load(name)
 
 
 @cache
