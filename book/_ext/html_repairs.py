@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 from urllib.parse import unquote
 
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, Doctype
 from sphinx.application import Sphinx
 
 # What the theme puts on a page that is of no use on this one.
@@ -118,7 +118,19 @@ def frame_figures(page: BeautifulSoup, folder: Path) -> None:
         size = png_size(folder / unquote(image["src"]))
         if size:
             image["width"], image["height"] = (round(pixels / PIXELS_PER_POINT) for pixels in size)
-        image.wrap(page.new_tag("div", attrs={"class": "figure-frame"}))
+        if not image.find_parent(class_="figure-frame"):  # repaired before
+            image.wrap(page.new_tag("div", attrs={"class": "figure-frame"}))
+
+
+def drop_surplus_blanks(page: BeautifulSoup) -> None:
+    """Drop blanks that the parser would not read back: those left by what was removed, and after the doctype.
+
+    The writer adds a line break to the doctype itself, so each repair of a page would add one.
+    """
+    for blank in page.find_all(string=lambda text: text is not None and text.isspace()):
+        before = blank.previous_sibling
+        if isinstance(before, Doctype) or (isinstance(before, str) and before.isspace()):
+            blank.extract()
 
 
 def png_size(path: Path) -> tuple[int, int] | None:
@@ -130,7 +142,10 @@ def png_size(path: Path) -> tuple[int, int] | None:
 
 
 def repaired(html: str, folder: Path) -> str:
-    """Return a page of the theme with all repairs made; `folder` is where its relative addresses start."""
+    """Return a page of the theme with all repairs made; `folder` is where its relative addresses start.
+
+    A page that is repaired already comes back as it is, because a build may leave pages of the one before.
+    """
     page = BeautifulSoup(html, "html.parser")
     remove_clutter(page)
     name_controls_by_their_text(page)
@@ -139,6 +154,7 @@ def repaired(html: str, folder: Path) -> str:
     make_references_a_list(page)
     keep_one_viewport(page)
     frame_figures(page, folder)
+    drop_surplus_blanks(page)
     return str(page)
 
 

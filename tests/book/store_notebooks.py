@@ -1,22 +1,35 @@
 """Execute the book's notebooks in place, and store them so that two executions give the same file.
 
-    python tests/book/store_notebooks.py [NOTEBOOK …]
+    python tests/book/store_notebooks.py [--fresh] [NOTEBOOK …]
 
-Without arguments, all of book/*.ipynb. A notebook that fails keeps the file it had; the error is shown and
-the exit code is 1. Kept: sources, tags, execution counts, text outputs. Dropped: image bytes (the picture is
-drawn again by every build) and whatever differs from one machine or run to the next.
+Without arguments, all of book/*.ipynb. A notebook that fails, or that is edited while it runs, keeps the file it
+had; the error is shown and the exit code is 1. Ctrl-C and SIGTERM stop everything, with exit code 130 or 143.
+
+Kept: sources, tags, execution counts, text outputs. Dropped: image bytes (the picture is drawn again by every
+build) and whatever differs from one machine or run to the next.
+
+The outputs of a cell tagged `nbval-ignore-output` (timings) differ in every run. Such a cell keeps the outputs it
+had while its source is the one that gave them, which its metadata `outputs_of` records; `--fresh` stores the new
+ones. Use it when a library or an earlier cell changes what the cell shows.
 """
 
+import argparse
+import asyncio
+import copy
 import hashlib
+import json
 import os
 import re
+import signal
 import sys
 import tempfile
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import BinaryIO
 
 import nbformat
 from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from nbformat import NotebookNode
 
 BOOK = Path(__file__).parents[2] / "book"
@@ -32,7 +45,25 @@ NOTEBOOK_METADATA = {
 }
 
 
-def execute(notebook: NotebookNode, folder: Path) -> None:
+# Environment variables that change what a notebook does: no figures, no asserts, somebody's own start-up code.
+UNWANTED_ENVIRONMENT = ("MPLBACKEND", "PYTHONOPTIMIZE", "PYTHONSTARTUP")
+
+VARYING = "nbval-ignore-output"  # the tag of cells whose outputs differ in every run
+OUTPUTS_OF = "outputs_of"  # the metadata of such a cell: the fingerprint of the source that gave its outputs
+
+
+class LeftAsItWas(Exception):
+    """Why a notebook is not stored, as words that follow its name."""
+
+
+class Stopped(Exception):
+    """A signal asks to stop."""
+
+
+# --- execution -------------------------------------------------------------------------------------------
+
+
+async def execute(notebook: NotebookNode, folder: Path, stop: asyncio.Future) -> None:
     """Run all cells from top to bottom in a fresh kernel whose working folder is the notebook's."""
     client = NotebookClient(
         notebook,
@@ -42,7 +73,118 @@ def execute(notebook: NotebookNode, folder: Path) -> None:
         store_widget_state=False,
         resources={"metadata": {"path": str(folder)}},
     )
-    client.execute()
+    client.create_kernel_manager()
+    with tempfile.TemporaryDirectory() as ipython, tempfile.TemporaryFile() as log:
+        try:
+            await unless_stopped(run_cells(client, clean_environment(ipython), log), stop)
+        except RuntimeError as error:  # the kernel died, and only its log can say why
+            raise LeftAsItWas(f"was left as it was: {error}\n{text_of(log)}") from error
+        finally:
+            await end_kernel(client, stop)
+        if stop.done():  # while the kernel ended
+            raise Stopped
+        if "json_packer" in text_of(log):  # the kernel could not send a message, and went on as if nothing had been
+            raise LeftAsItWas("was left as it was: it prints half a character (a lone surrogate)")
+
+
+def text_of(log: BinaryIO) -> str:
+    """Return what a process has written so far."""
+    log.seek(0)
+    return log.read().decode(errors="replace")
+
+
+async def run_cells(client: NotebookClient, environment: dict[str, str], log: BinaryIO) -> None:
+    """Start the kernel and run all cells.
+
+    `client.async_execute` would do the same, but its signal handlers replace ours: they kill the kernel, which
+    then counts as a cell that failed, and the next notebook starts.
+    """
+    await client.async_start_new_kernel(env=environment, stderr=log)
+    await client.async_start_new_kernel_client()
+    for index, cell in enumerate(client.nb.cells):
+        await client.async_execute_cell(cell, index, execution_count=client.code_cells_executed + 1)
+
+
+def clean_environment(ipython: str) -> dict[str, str]:
+    """Return the environment without what changes notebooks, and with an empty folder for IPython's settings."""
+    kept = {name: value for name, value in os.environ.items() if name not in UNWANTED_ENVIRONMENT}
+    return kept | {"IPYTHONDIR": ipython}
+
+
+async def unless_stopped(work: Coroutine, stop: asyncio.Future) -> None:
+    """Do the work; where a signal comes first, give it up."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+    if stop.done():
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)  # how it ends no longer matters
+        raise Stopped
+    await task
+
+
+async def end_kernel(client: NotebookClient, stop: asyncio.Future) -> None:
+    """End the kernel, politely unless a signal came; nothing interrupts this."""
+    manager = client.km
+    if client.kc is not None:
+        client.kc.stop_channels()
+    if manager.has_kernel:
+        if stop.done():  # kill before anything else: an interrupted kernel would print a traceback
+            await manager.signal_kernel(signal.SIGKILL)
+        await manager.shutdown_kernel(now=stop.done())
+    await manager.cleanup_resources()
+
+
+def signal_to_stop() -> asyncio.Future:
+    """Return a future that the first SIGINT or SIGTERM fulfils with its number.
+
+    As the event loop handles the signals, they interrupt nothing but what waits for this future.
+    """
+    loop = asyncio.get_running_loop()
+    stop = loop.create_future()
+
+    def note(number: int) -> None:
+        if not stop.done():
+            stop.set_result(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, note, number)
+    return stop
+
+
+# --- what is stored --------------------------------------------------------------------------------------
+
+
+def notebook_in(content: bytes) -> NotebookNode:
+    """Return the notebook that a file holds."""
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise LeftAsItWas(f"is not JSON: {error}") from error
+    try:
+        nbformat.validate(document)
+    except Exception as error:  # besides ValidationError, it stumbles over JSON that is not even like a notebook
+        raise LeftAsItWas(f"is not a notebook: {str(error).splitlines()[0]}") from error
+    return nbformat.reads(json.dumps(document), as_version=4)
+
+
+def keep_varying_outputs(notebook: NotebookNode, before: NotebookNode, fresh: bool) -> None:
+    """Give cells whose outputs differ in every run those of the run before, where their source is the same."""
+    for cell, old in zip(notebook.cells, before.cells, strict=True):
+        recorded = cell.metadata.pop(OUTPUTS_OF, None)
+        if cell.cell_type != "code" or VARYING not in cell.metadata.get("tags", []):
+            continue
+        cell.metadata[OUTPUTS_OF] = fingerprint(cell.source)
+        failed = any(output.output_type == "error" for output in old.outputs)
+        if old.outputs and not failed and not fresh and recorded == fingerprint(cell.source):
+            cell.outputs = old.outputs
+            for output in cell.outputs:
+                if "execution_count" in output:  # the cell may have another place now
+                    output.execution_count = cell.execution_count
+
+
+def fingerprint(text: str) -> str:
+    """Return eight characters that differ from one text to another."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 def stored_text(notebook: NotebookNode) -> str:
@@ -58,7 +200,7 @@ def stored_text(notebook: NotebookNode) -> str:
 
 def normalise_cell(cell: NotebookNode, number: int) -> None:
     """Drop from a cell what differs between runs, and give it an id where it has none."""
-    cell.setdefault("id", hashlib.sha256(f"{number}\n{cell.source}".encode()).hexdigest()[:8])
+    cell.setdefault("id", fingerprint(f"{number}\n{cell.source}"))
     cell.metadata = without_empty({k: v for k, v in cell.metadata.items() if k not in VOLATILE_CELL_METADATA})
     if cell.cell_type == "code":
         cell.outputs = merge_streams(cell.outputs)
@@ -94,15 +236,35 @@ def normalise_output(output: NotebookNode) -> None:
         output.metadata = nbformat.from_dict({})
 
 
-def store(path: Path) -> str | None:
-    """Execute one notebook and replace its file; where it fails, leave the file and return the error."""
-    notebook = nbformat.read(path, as_version=4)
-    try:
-        execute(notebook, path.parent)
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        return f"{path.name} was left as it was, because a cell failed:\n{without_colours(str(error))}"
-    replace_file(path, stored_text(notebook))
-    return None
+# --- files -----------------------------------------------------------------------------------------------
+
+
+async def store(path: Path, fresh: bool, stop: asyncio.Future) -> None:
+    """Execute one notebook and replace its file; where anything fails, leave the file and raise the error."""
+    content = path.read_bytes()
+    notebook = notebook_in(content)
+    if not os.access(path.parent, os.W_OK | os.X_OK):  # said before minutes of execution, not after
+        raise LeftAsItWas("was left as it was: its folder is read-only")
+    before = copy.deepcopy(notebook)
+    await execute(notebook, path.parent, stop)
+    keep_varying_outputs(notebook, before, fresh)
+    new = stored_text(notebook).encode()
+    if path.read_bytes() != content:
+        raise LeftAsItWas("was edited while it ran and was left as it was: run this again")
+    replace_file(path, new)
+
+
+def complaint(name: str, error: LeftAsItWas | CellExecutionError | OSError | UnicodeEncodeError) -> str:
+    """Say why a notebook is not stored."""
+    match error:
+        case LeftAsItWas():
+            return f"{name} {error}"
+        case CellExecutionError() | CellTimeoutError():
+            return f"{name} was left as it was, because a cell failed:\n{without_colours(str(error))}"
+        case UnicodeEncodeError():
+            return f"{name} was left as it was: {error.object[error.start]!a} is half a character"
+        case _:
+            return f"{name} was left as it was: {error.strerror or error}"
 
 
 def without_colours(text: str) -> str:
@@ -110,12 +272,12 @@ def without_colours(text: str) -> str:
     return re.sub(r"\x1b\[[\d;]*m", "", text)
 
 
-def replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-", suffix=".tmp")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         os.chmod(temporary, path.stat().st_mode & 0o777)
         os.replace(temporary, path)
     except BaseException:
@@ -123,17 +285,33 @@ def replace_file(path: Path, text: str) -> None:
         raise
 
 
-def main(arguments: list[str]) -> int:
-    """Store the notebooks named, or all of the book; return the exit code."""
-    paths = [Path(argument).resolve() for argument in arguments] or sorted(BOOK.glob("*.ipynb"))
-    errors = []
+async def store_all(paths: list[Path], fresh: bool) -> int:
+    """Store one notebook after the other, whether or not others fail; return the exit code."""
+    stop = signal_to_stop()
+    code = 0
     for path in paths:
         print(f"executing {path.name} …", flush=True)
-        if error := store(path):
-            errors.append(error)
-            print(error, file=sys.stderr)
-    return 1 if errors else 0
+        try:
+            await store(path, fresh, stop)
+        except Stopped:
+            print(f"stopped; {path.name} was left as it was", file=sys.stderr)
+            return 128 + stop.result()  # as shells do
+        except (LeftAsItWas, CellExecutionError, OSError, UnicodeEncodeError) as error:
+            print(complaint(path.name, error), file=sys.stderr)
+            code = 1
+    return code
+
+
+def main(arguments: list[str]) -> int:
+    """Store the notebooks named, or all of the book; return the exit code."""
+    parser = argparse.ArgumentParser(description="Execute notebooks in place and store them.")
+    parser.add_argument("--fresh", action="store_true", help=f"store new outputs of cells tagged {VARYING}, too")
+    parser.add_argument("notebooks", nargs="*", type=Path, help="without any: all of the book")
+    options = parser.parse_args(arguments)
+    paths = [path.resolve() for path in options.notebooks] or sorted(BOOK.glob("*.ipynb"))
+    return asyncio.run(store_all(paths, options.fresh))
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack the dots, as it does with LC_ALL=C
     sys.exit(main(sys.argv[1:]))

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nbformat
@@ -226,6 +228,188 @@ def test_a_notebook_that_fails_is_left_as_it_was(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "failing.ipynb was left as it was" in error
     assert "ValueError: this one" in error
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write notebooks into a folder of their own."""
+    folder = tmp_path / "book"
+    folder.mkdir()
+
+    def write_notebook(name: str, *cells: NotebookNode) -> Path:
+        nbformat.write(notebook(*cells), folder / name)
+        return folder / name
+
+    return write_notebook
+
+
+def test_the_environment_does_not_change_what_notebooks_do(write, tmp_path, monkeypatch):
+    startup = tmp_path / "ipython" / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "one.py").write_text("intruder = 1")
+    (tmp_path / "two.py").write_text("intruder = 2")
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("PYTHONSTARTUP", str(tmp_path / "two.py"))
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.setenv("PYTHONOPTIMIZE", "1")
+    path = write(
+        "a.ipynb",
+        code(DRAWING),
+        code("assert False", tags=("raises-exception",)),
+        code("print('intruder' in globals())"),
+    )
+    assert store_notebooks.main([str(path)]) == 0
+    drawing, failing, intruder = read(path).cells
+    assert "display_data" in [output.output_type for output in drawing.outputs]
+    assert failing.outputs[0].ename == "AssertionError"
+    assert intruder.outputs[0].text == "False\n"
+
+
+def test_an_edit_while_a_notebook_runs_is_kept(write, capsys):
+    path = write("edited.ipynb", code("with open('edited.ipynb', 'a') as file:\n    file.write(' ')"))
+    edited = path.read_bytes() + b" "
+    assert store_notebooks.main([str(path)]) == 1
+    assert path.read_bytes() == edited
+    error = capsys.readouterr().err
+    assert error == "edited.ipynb was edited while it ran and was left as it was: run this again\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "No such file"),
+        ("{", "is not JSON"),
+        ("[]", "is not a notebook"),
+        ("{}", "is not a notebook"),
+        ('{"nbformat": 4, "nbformat_minor": 5, "cells": [], "metadata": 1}', "is not a notebook"),
+        ('{"nbformat": 99}', "is not a notebook"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(tmp_path, capsys, content, reason):
+    path = tmp_path / "sample.ipynb"
+    if content is not None:
+        path.write_text(content)
+    assert store_notebooks.main([str(path)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("sample.ipynb ")
+    assert reason in line
+
+
+def test_a_notebook_that_cannot_be_stored_does_not_stop_the_others(write, capsys):
+    printing = write("printing.ipynb", code(r"print('\ud800')"))
+    holding = write("holding.ipynb", text("HALF"))
+    holding.write_text(holding.read_text().replace("HALF", r"\ud800"))
+    before = printing.read_bytes(), holding.read_bytes()
+    good = write("good.ipynb", code("print(1)"))
+    assert store_notebooks.main([str(good.parent / "gone.ipynb"), str(printing), str(holding), str(good)]) == 1
+    assert (printing.read_bytes(), holding.read_bytes()) == before
+    assert read(good).cells[0].outputs[0].text == "1\n"
+    assert capsys.readouterr().err.splitlines() == [
+        "gone.ipynb was left as it was: No such file or directory",
+        "printing.ipynb was left as it was: it prints half a character (a lone surrogate)",
+        r"holding.ipynb was left as it was: '\ud800' is half a character",
+    ]
+
+
+def test_a_kernel_that_dies_is_an_error(write, capsys):
+    path = write("dying.ipynb", code("import os; os._exit(1)"))
+    before = path.read_bytes()
+    assert store_notebooks.main([str(path)]) == 1
+    assert path.read_bytes() == before
+    assert "dying.ipynb was left as it was: Kernel died" in capsys.readouterr().err
+
+
+def test_a_read_only_folder_is_noticed_before_anything_runs(write, capsys, monkeypatch):
+    path = write("sample.ipynb", code("open('it_ran', 'w').close()"))
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    assert store_notebooks.main([str(path)]) == 1
+    assert "sample.ipynb was left as it was: its folder is read-only" in capsys.readouterr().err
+    assert os.listdir(path.parent) == ["sample.ipynb"]
+
+
+SLEEPING = """\
+import os, time
+with open("pid.part", "w") as file:
+    file.write(str(os.getpid()))
+os.rename("pid.part", "pid")
+time.sleep(60)"""
+
+
+@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_everything(write, tmp_path, number, exit_code):
+    sleeping = write("sleeping.ipynb", code(SLEEPING))
+    before = sleeping.read_bytes()
+    other = write("other.ipynb", code("open('it_ran', 'w').close()"))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    environment = {"TMPDIR": str(temporary), "JUPYTER_RUNTIME_DIR": str(temporary)}
+    process = script(sleeping, other, **environment)
+    pid = int(wait_for(sleeping.parent / "pid"))
+    process.send_signal(number)
+    _, error = process.communicate(timeout=30)
+    assert (process.returncode, error) == (exit_code, "stopped; sleeping.ipynb was left as it was\n")
+    assert sleeping.read_bytes() == before
+    assert sorted(os.listdir(sleeping.parent)) == ["other.ipynb", "pid", "sleeping.ipynb"]
+    assert os.listdir(temporary) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def script(*paths: Path, **environment: str) -> subprocess.Popen:
+    command = [sys.executable, store_notebooks.__file__, *map(str, paths)]
+    return subprocess.Popen(
+        command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(path: Path) -> str:
+    deadline = time.monotonic() + 30
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path.name} was not written"
+        time.sleep(0.05)
+    return path.read_text()
+
+
+def test_a_terminal_without_the_dots(tmp_path):
+    process = script(tmp_path / "gone.ipynb", PYTHONUTF8="0", LC_ALL="C", PYTHONIOENCODING="")
+    output, error = process.communicate(timeout=30)
+    assert output.startswith("executing gone.ipynb ")
+    assert error.startswith("gone.ipynb was left as it was")
+
+
+def test_outputs_that_vary_are_kept_while_their_source_is_the_same(write):
+    varying = "import uuid; uuid.uuid4()"
+    path = write("sample.ipynb", *[code(varying, tags=("nbval-ignore-output",)) for _ in range(2)])
+
+    def run(*options: str) -> list[str]:
+        assert store_notebooks.main([*options, str(path)]) == 0
+        return [cell.outputs[0].data["text/plain"] for cell in read(path).cells]
+
+    first = run()
+    bytes_of_first = path.read_bytes()
+    assert run() == first
+    assert path.read_bytes() == bytes_of_first
+
+    # an edit and another place: the stored outputs are no longer those of the source, or of the number
+    changed = read(path)
+    changed.cells[0].source += "  # edited"
+    changed.cells.insert(0, code("0"))
+    nbformat.write(changed, path)
+    _, edited, same = run()
+    assert edited != first[0]
+    assert same == first[1]
+    assert read(path).cells[2].outputs[0].execution_count == 3
+
+    assert not {edited, same} & set(run("--fresh"))
+
+
+def test_a_stored_error_is_not_kept():
+    failed = nbformat.v4.new_output("error", ename="ValueError", evalue="no", traceback=[])
+    tags = ("nbval-ignore-output",)
+    before = notebook(code("f()", failed, tags=tags, outputs_of=store_notebooks.fingerprint("f()")))
+    after = notebook(code("f()", printed("yes"), tags=tags, outputs_of=store_notebooks.fingerprint("f()")))
+    store_notebooks.keep_varying_outputs(after, before, fresh=False)
+    assert after.cells[0].outputs == [printed("yes")]
 
 
 def test_a_changed_output_fails_nbval(stored, tmp_path):
