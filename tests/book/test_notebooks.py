@@ -92,7 +92,7 @@ def test_every_notebook_begins_with_the_install_cell():
     assert not complaints, "\n".join(complaints)
 
 
-@pytest.mark.skipif(not os.environ.get("LMLIB_SLOW"), reason="runs every notebook ten times: `make test-slow`")
+@pytest.mark.slow
 @pytest.mark.parametrize("run", range(1, RUNS + 1))
 def test_outputs_are_the_same_in_every_run(run):
     result = nbval(*book_notebooks())
