@@ -3,6 +3,7 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 SITE := _build/html
+PORT := 8000
 CELLS := --config 'line-length = 84' # as many characters as the page shows of a line of code
 INSTALLED := $(VENV)/.lmlib-installed
 TORCH ?= $(shell sed -n 's/^torch==//p' requirements.lock)
@@ -30,6 +31,7 @@ $(BIN)/python:
 
 # torch first: the lock does not name the wheels that a CUDA build brings with it
 $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
+	@echo "installing what requirements.lock pins into $(VENV): a few minutes and 1.6 GB the first time"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' requirements.lock)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
@@ -37,8 +39,9 @@ $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
 
 book: $(INSTALLED) ## build the book, executing every cell, and print where it is
 	@rm -rf $(SITE) _build/.doctrees # stale pages survive --all
-	$(BIN)/jupyter-book build . --all -W -n --keep-going
-	@echo "The book: file://$(CURDIR)/$(SITE)/index.html"
+	@$(BIN)/jupyter-book build . --all -W -n --keep-going || { \
+	  echo "No book: look above for the first line with WARNING or Error (page.ipynb:60008 is cell 6, line 8)" >&2; exit 1; }
+	@echo "The book: file://$(CURDIR)/$(SITE)/index.html (or run make serve: its search shows excerpts)"
 
 test: book ## check everything: library, notebooks, numbers, rendered pages
 	$(BIN)/python -m pytest --nbval
@@ -46,9 +49,9 @@ test: book ## check everything: library, notebooks, numbers, rendered pages
 test-slow: book ## the same, and ten runs of every notebook
 	$(BIN)/python -m pytest --nbval -m "slow or not slow"
 
-serve: ## build if needed, then serve the book on http://localhost:8000
+serve: ## build if needed, then serve the book on http://localhost:8000 (or PORT=…)
 	@test -f $(SITE)/index.html || $(MAKE) book
-	$(BIN)/python -m http.server 8000 --bind localhost --directory $(SITE)
+	$(BIN)/python -m http.server $(PORT) --bind localhost --directory $(SITE)
 
 notebooks: $(INSTALLED) ## execute the notebooks in place and normalise what is stored
 	$(BIN)/python tests/book/store_notebooks.py

@@ -8,3 +8,14 @@ from hypothesis import settings
 # In CI the examples are the same in every run, so that a red run can be repeated.
 settings.register_profile("book", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("book")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say what to do about an output that differs from what a notebook stores; nbval only shows both."""
+    failed = terminalreporter.stats.get("failed", [])
+    if any(".ipynb::" in report.nodeid for report in failed):
+        terminalreporter.write_line(
+            "A notebook's output differs from what is stored (nbval counts code cells from 0): "
+            "if the new one is right, run `make notebooks`.",
+            yellow=True,
+        )

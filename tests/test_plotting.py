@@ -1,11 +1,13 @@
 """lmlib.plotting: colours that can be seen on both pages, and drawings that show the walk they are given."""
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
 import matplotlib
 import pytest
 import torch
+from matplotlib.colors import to_rgb
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 matplotlib.use("Agg")
@@ -47,7 +49,14 @@ def test_contrast_is_that_of_wcag():
 def test_colors_can_be_seen_on_both_pages(page):
     for color in [*COLORS.values(), *ROW_COLORS]:
         assert contrast(color, page) >= 3, color
-    assert contrast(TEXT_COLOR, page) >= 4.2
+
+
+def test_text_of_figures_can_be_read_in_both_modes():
+    sheet = (Path(__file__).parents[1] / "book/_static/custom.css").read_text("utf-8")
+    brightness = float(re.search(r"filter: brightness\(([\d.]+)\)", sheet)[1])
+    brightened = tuple(min(1, channel * brightness) for channel in to_rgb(TEXT_COLOR))
+    assert contrast(TEXT_COLOR, PAGE_COLORS["light"]) >= 4.5
+    assert contrast(brightened, PAGE_COLORS["dark"]) >= 4.5
 
 
 def test_colors_mean_one_thing():

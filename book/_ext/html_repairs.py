@@ -93,6 +93,12 @@ def name_folds(page: BeautifulSoup) -> None:
         title.string = FOLD_TITLES.get(text, text)
 
 
+def open_solutions_by_their_title(page: BeautifulSoup) -> None:
+    """Unlink the title of a folded solution, on which a reader clicks to open it, not to go to the exercise."""
+    for link in page.select(".solution.dropdown > .admonition-title a"):
+        link.unwrap()
+
+
 def make_sidebar_a_landmark(page: BeautifulSoup) -> None:
     """Put title and search of the sidebar into a landmark (axe: region)."""
     for items in page.select(".bd-sidebar-primary .sidebar-primary-items__start"):
@@ -150,6 +156,7 @@ def repaired(html: str, folder: Path) -> str:
     remove_clutter(page)
     name_controls_by_their_text(page)
     name_folds(page)
+    open_solutions_by_their_title(page)
     make_sidebar_a_landmark(page)
     make_references_a_list(page)
     keep_one_viewport(page)

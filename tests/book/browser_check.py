@@ -91,7 +91,9 @@ def page_complaints(context: BrowserContext, home: str, page: str, view: View) -
         found = [*formula_complaints(tab), *loading_complaints(tab)]
         found += witness.complaints  # before axe, which makes a request of its own
         unfold(tab)
-        found += [*width_complaints(tab), *clipping_complaints(tab), *axe_complaints(tab)]
+        found += [*width_complaints(tab), *clipping_complaints(tab)]
+        found += code_complaints(tab) if view.width >= 1280 else []  # on a phone code scrolls
+        found += axe_complaints(tab)
     finally:
         tab.close()
     return [f"{page} at {view}: {complaint}" for complaint in found]
@@ -158,6 +160,19 @@ def width_complaints(tab: Page) -> list[str]:
     if wide <= window:
         return []
     return [f"the page is {wide} px wide in a window of {window} px"]
+
+
+def code_complaints(tab: Page) -> list[str]:
+    """No line of code has to be scrolled on a wide window; outputs may be as long as they are."""
+    lines = tab.evaluate(
+        """() => {
+            const blocks = [...document.querySelectorAll("article .highlight pre")];
+            const wide = blocks.filter(e => !e.closest(".cell_output") && e.scrollWidth > e.clientWidth + 1);
+            const longest = e => e.textContent.split("\\n").reduce((a, b) => b.length > a.length ? b : a, "");
+            return wide.map(e => longest(e).trim());
+        }"""
+    )
+    return [f"a line of code is wider than the page: break {line[:80]!r}" for line in lines]
 
 
 def clipping_complaints(tab: Page) -> list[str]:

@@ -251,7 +251,11 @@ async def store(path: Path, fresh: bool, stop: asyncio.Future) -> None:
     new = stored_text(notebook).encode()
     if path.read_bytes() != content:
         raise LeftAsItWas("was edited while it ran and was left as it was: run this again")
-    replace_file(path, new)
+    if new != content:
+        replace_file(path, new)
+        print(f"stored {path.name}")
+    else:
+        print(f"{path.name} is unchanged")
 
 
 def complaint(name: str, error: LeftAsItWas | CellExecutionError | OSError | UnicodeEncodeError) -> str:
