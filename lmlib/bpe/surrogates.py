@@ -1,0 +1,10 @@
+"""What UTF-8 cannot write: surrogates, and what stands for them."""
+
+
+def replace_surrogates(text: str) -> str:
+    r"""Return the text with every lone surrogate replaced by U+FFFD.
+
+    A high surrogate followed by a low one is the character that the two mean in
+    UTF-16: ``"\ud83c\udf0d"`` becomes ``"🌍"``. This is what tiktoken does.
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
