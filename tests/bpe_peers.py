@@ -1,6 +1,7 @@
 """What the tests of lmlib.bpe compare with: tiktoken, real vocabularies, and strings that break tokenizers."""
 
 import gzip
+import random
 from base64 import b64decode
 from functools import cache
 from importlib import resources
@@ -102,3 +103,12 @@ _pieces = st.one_of(
 )
 _runs = st.builds(str.__mul__, st.sampled_from(ALPHABET), st.integers(2, 20))
 adversarial_texts = st.lists(st.one_of(_pieces, _pieces, _runs), max_size=24).map("".join)
+
+
+def random_texts(seed, number):
+    """Texts of the same alphabet, twenty times as fast as hypothesis makes them."""
+    rng = random.Random(seed)
+    kinds = [ALPHABET, ALPHABET, SPACES, CONTRACTIONS, DIGITS, LETTERS, ["\n", "\r", " "]]
+    for _ in range(number):
+        pieces = [rng.choice(rng.choice(kinds)) for _ in range(rng.randrange(1, 16))]
+        yield "".join(piece * rng.choice([1, 1, 1, 1, 2, 5]) for piece in pieces)

@@ -17,6 +17,7 @@ from tests.bpe_peers import (
     PATTERNS,
     adversarial_texts,
     make_encoding,
+    random_texts,
     tiktoken_cuts_alike,
 )
 from tests.make_unicode_table import EVERY_CHARACTER, tiktoken_matches
@@ -69,10 +70,9 @@ def test_pretokens_are_tiktokens_for_adversarial_text(pattern, text):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)
-@given(text=adversarial_texts)
-@settings(max_examples=50_000, deadline=None)
-def test_pretokens_are_tiktokens_for_much_adversarial_text(pattern, text):
-    assert tiktoken_cuts_alike(text, pretokenize(text, pattern), pattern)
+def test_pretokens_are_tiktokens_for_much_adversarial_text(pattern):
+    for text in random_texts(seed=0, number=30_000):
+        assert tiktoken_cuts_alike(text, pretokenize(text, pattern), pattern), ascii(text)
 
 
 @pytest.mark.parametrize("pattern", PATTERNS.values(), ids=PATTERNS)

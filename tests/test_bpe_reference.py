@@ -26,7 +26,14 @@ from lmlib.bpe.reference import (
 )
 from lmlib.bpe.surrogates import replace_surrogates
 from lmlib.corpora import load_corpus
-from tests.bpe_peers import PATTERNS, adversarial_texts, encoding, make_encoding, ranks
+from tests.bpe_peers import (
+    PATTERNS,
+    adversarial_texts,
+    encoding,
+    make_encoding,
+    random_texts,
+    ranks,
+)
 
 MOBY_DICK = load_corpus("moby_dick")
 LANGUAGES = load_corpus("udhr")
@@ -180,7 +187,7 @@ def test_hash_seed_does_not_matter():
 def check(text, name):
     """Our ids are tiktoken's, and decoding restores the text."""
     ids = encode(text, ranks(name), pattern=PATTERNS[name])
-    assert ids == encoding(name).encode_ordinary(text)
+    assert ids == encoding(name).encode_ordinary(text), ascii(text)
     vocab = vocabulary(name)
     assert decode(ids, vocab) == replace_surrogates(text)
 
@@ -207,10 +214,10 @@ def test_ids_are_tiktokens_for_adversarial_text(name, text):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PATTERNS)
-@given(text=adversarial_texts)
-@settings(max_examples=300_000, deadline=None)
-def test_ids_are_tiktokens_for_a_million_adversarial_texts(name, text):
-    check(text, name)
+@pytest.mark.parametrize("seed", range(4))
+def test_ids_are_tiktokens_for_a_million_adversarial_texts(name, seed):
+    for text in random_texts(seed, 84_000):
+        check(text, name)
 
 
 @pytest.mark.parametrize("name", PATTERNS)
