@@ -3,6 +3,7 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 SITE := _build/html
+BUILD := build . --all -W -n --keep-going
 PORT := 8000
 CELLS := --config 'line-length = 84' # as many characters as the page shows of a line of code
 INSTALLED := $(VENV)/.lmlib-installed
@@ -39,7 +40,7 @@ $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
 
 book: $(INSTALLED) ## build the book, executing every cell, and print where it is
 	@rm -rf $(SITE) _build/.doctrees # stale pages survive --all
-	@$(BIN)/jupyter-book build . --all -W -n --keep-going || { \
+	@$(BIN)/jupyter-book $(BUILD) || { \
 	  echo "No book: look above for the first line with WARNING or Error (page.ipynb:60008 is cell 6, line 8)" >&2; exit 1; }
 	@echo "The book: file://$(CURDIR)/$(SITE)/index.html (or run make serve: its search shows excerpts)"
 
