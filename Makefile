@@ -41,7 +41,7 @@ $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
 book: $(INSTALLED) ## build the book, executing every cell, and print where it is
 	@rm -rf $(SITE) _build/.doctrees # stale pages survive --all
 	@$(BIN)/jupyter-book $(BUILD) || { \
-	  echo "No book: look above for the first line with WARNING or Error (page.ipynb:60008 is cell 6, line 8)" >&2; exit 1; }
+	  echo "No book: look above for the first line with WARNING or Error (page.ipynb:60008 is in cell 6)" >&2; exit 1; }
 	@echo "The book: file://$(CURDIR)/$(SITE)/index.html (or run make serve: its search shows excerpts)"
 
 test: book ## check everything: library, notebooks, numbers, rendered pages
