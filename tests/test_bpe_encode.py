@@ -1,0 +1,159 @@
+"""lmlib.bpe.encode and lmlib.bpe.cache: the ids of the reference, whatever the bytes."""
+
+import random
+import string
+import sys
+import time
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lmlib.bpe import encode, reference
+from lmlib.bpe.cache import PretokenCache
+from lmlib.bpe.encode import encode_pretoken
+from lmlib.bpe.reference import pretokenize
+from lmlib.bpe.train import learn_merges
+from lmlib.corpora import load_corpus
+from tests.bpe_peers import PATTERNS, adversarial_texts, ranks
+
+MOBY_DICK = load_corpus("moby_dick")
+LANGUAGES = load_corpus("udhr")
+SINGLES = {bytes([i]): i for i in range(256)}
+
+METHODS = {"scan": encode._merge_by_scan, "heap": encode._merge_by_heap}
+
+
+def check(piece, ranks):
+    """The ids are the reference's, and both methods agree, whatever the length."""
+    assert encode_pretoken(piece, ranks) == reference.encode_pretoken(piece, ranks), piece
+    if piece not in ranks:
+        assert METHODS["scan"](piece, ranks) == METHODS["heap"](piece, ranks), piece
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_ids_are_the_references_for_every_word_of_moby_dick(name):
+    for word in set(pretokenize(MOBY_DICK, PATTERNS[name])):
+        check(word.encode(), ranks(name))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_ids_are_the_references_in_every_language(name):
+    for text in LANGUAGES.values():
+        for word in set(pretokenize(text.text[:2000], PATTERNS[name])):
+            check(word.encode(), ranks(name))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("start", range(0, len(MOBY_DICK), 300_000))
+def test_ids_are_the_references_for_long_pretokens(name, start):
+    for length in range(encode._LONG - 3, encode._LONG + 4):
+        check(MOBY_DICK[start : start + length].encode(), ranks(name))
+    check(MOBY_DICK[start : start + 300].encode(), ranks(name))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@given(st.one_of(st.binary(max_size=100), st.text("ab ", max_size=99).map(str.encode)))
+@settings(max_examples=300, deadline=None)
+def test_ids_are_the_references_for_any_bytes(name, piece):
+    check(piece, ranks(name))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@given(adversarial_texts)
+@settings(max_examples=200, deadline=None)
+def test_ids_are_the_references_for_adversarial_text(name, text):
+    for pretoken in pretokenize(text, PATTERNS[name]):
+        check(pretoken.encode(), ranks(name))
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("unit", ["a", " ", "\n", "ab", "1", "é", "あ", "🌍"])
+def test_ids_are_the_references_for_runs(name, unit):
+    for length in [*range(1, 50), 200]:
+        check((unit * length).encode()[:300], ranks(name))
+
+
+@given(st.dictionaries(st.text("abc", max_size=9).map(str.encode), st.integers(1, 3)), st.text("abcd", max_size=80))
+@settings(max_examples=500, deadline=None)
+def test_ids_are_the_references_with_a_vocabulary_trained_here(counts, text):
+    merges = learn_merges(counts, 20)
+    check(text.encode(), SINGLES | {left + right: 256 + i for i, (left, right) in enumerate(merges)})
+
+
+tokens = st.dictionaries(st.text("ab", min_size=2, max_size=5).map(str.encode), st.integers(-3, 300))
+
+
+@given(tokens, st.text("abc", max_size=80).map(str.encode))
+@settings(max_examples=500, deadline=None)
+def test_ids_are_the_references_with_ranks_that_no_training_gives(tokens, piece):
+    """Tokens that no merge leads to, and ranks that several tokens share."""
+    check(piece, SINGLES | tokens)
+
+
+def test_a_pretoken_that_is_a_token_is_that_token():
+    for size in [3, 3 * encode._LONG]:
+        piece = b"abc" * (size // 3)
+        assert encode_pretoken(piece, SINGLES | {piece: 256}) == [256]
+        assert encode_pretoken(piece + b"d", SINGLES | {piece: 256}) == [*piece, ord("d")]
+
+
+def test_nothing_has_no_ids():
+    assert encode_pretoken(b"", SINGLES) == []
+
+
+@pytest.mark.parametrize("length", [1, 100])
+def test_a_byte_without_rank_is_named(length):
+    with pytest.raises(KeyError, match="b'c'"):
+        encode_pretoken(b"ab" * length + b"c", {b"a": 0, b"b": 1})
+
+
+@pytest.mark.parametrize("letters", ["a", "etaoinshrdlu"])
+def test_a_million_letters_take_seconds(letters):
+    """The scan, whose time is quadratic, would take hours."""
+    piece = bytes(random.Random(0).choices(letters.encode(), k=1_000_000))
+    start = time.process_time()
+    ids = encode_pretoken(piece, ranks("gpt2"))
+    assert time.process_time() - start < 120
+    spelled = {i: token for token, i in ranks("gpt2").items()}
+    assert b"".join(spelled[i] for i in ids) == piece
+
+
+# --- the cache --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_bytes", [0, 200, 2000, 2**26])
+def test_a_cache_changes_no_ids(max_bytes):
+    cache = PretokenCache(ranks("gpt2"), max_bytes)
+    for word in pretokenize(MOBY_DICK[:50_000]):
+        piece = word.encode()
+        assert list(cache.encode(piece)) == encode_pretoken(piece, ranks("gpt2"))
+
+
+@pytest.mark.parametrize("length", [3, 30, 3000])
+def test_a_cache_is_bounded_by_bytes(length):
+    """Whatever the length of the words, it stays below its bound, and uses some of it."""
+    rng = random.Random(0)
+    max_bytes = 400_000
+    cache = PretokenCache(SINGLES, max_bytes)
+    pieces = ("".join(rng.choices(string.ascii_letters, k=length)).encode() for _ in range(1_500_000 // (length + 200)))
+    tracemalloc.start()
+    before, peak = tracemalloc.get_traced_memory()[0], 0
+    for piece in pieces:
+        cache.encode(piece)
+        peak = max(peak, tracemalloc.get_traced_memory()[0] - before)
+    tracemalloc.stop()
+    assert max_bytes / 4 < peak < max_bytes + 10 * (length + sys.getsizeof(b"")) + 8192
+
+
+def test_what_does_not_fit_is_not_kept():
+    cache = PretokenCache(SINGLES, 1000)
+    kept = cache.encode(b"abc")
+    cache.encode(b"x" * 1000)
+    assert cache.encode(b"abc") is kept
+
+
+def test_a_cache_names_a_byte_without_rank():
+    with pytest.raises(KeyError, match="b'c'"):
+        PretokenCache({b"a": 0}).encode(b"c")
