@@ -38,9 +38,8 @@ class PretokenCache:
         return ids
 
     def _keep(self, piece: bytes, ids: tuple[int, ...]) -> None:
-        size = (
-            getsizeof(piece) + getsizeof(ids) + _SLOT
-        )  # the ids are those of ranks
+        # the ids themselves are those of the ranks, which are there anyway
+        size = getsizeof(piece) + getsizeof(ids) + _SLOT
         if size > self._max_bytes:
             return
         if self._bytes + size > self._max_bytes:

@@ -51,10 +51,9 @@ def _merge_by_heap(piece: bytes, ranks: Mapping[bytes, int]) -> list[bytes]:
     heap, and are told by their rank: another pair starts there now, or none.
     """
     size = len(piece)
-    end = list(
-        range(1, size + 1)
-    )  # of the token at a position: the next one's start
-    previous = list(range(-1, size))  # the start of the token before
+    # For the token that starts at a position: where it ends, where the one before starts.
+    end = list(range(1, size + 1))
+    previous = list(range(-1, size))
     pair_rank: list[int | None] = [None] * size
     heap: list[tuple[int, int]] = []
 
