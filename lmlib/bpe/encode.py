@@ -51,7 +51,7 @@ def _merge_by_heap(piece: bytes, ranks: Mapping[bytes, int]) -> list[bytes]:
     heap, and are told by their rank: another pair starts there now, or none.
     """
     size = len(piece)
-    # For the token that starts at a position: where it ends, where the one before starts.
+    # For the token that starts at a position: its end, and the start before it.
     end = list(range(1, size + 1))
     previous = list(range(-1, size))
     pair_rank: list[int | None] = [None] * size
