@@ -1,7 +1,10 @@
 """What the tests of lmlib.bpe compare with: tiktoken, real vocabularies, and strings that break tokenizers."""
 
 import gzip
+import os
 import random
+import subprocess
+import sys
 from base64 import b64decode
 from functools import cache
 from importlib import resources
@@ -112,3 +115,16 @@ def random_texts(seed, number):
     for _ in range(number):
         pieces = [rng.choice(rng.choice(kinds)) for _ in range(rng.randrange(1, 16))]
         yield "".join(piece * rng.choice([1, 1, 1, 1, 2, 5]) for piece in pieces)
+
+
+def outputs_under_hash_seeds(code):
+    """What a program prints where sets and dicts of strings are ordered otherwise: one output if it does not care."""
+    return {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ["0", "1", "42"]
+    }

@@ -1,9 +1,6 @@
 """lmlib.bpe.reference: it trains by the rule, and encodes as tiktoken does, whatever the string."""
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from itertools import permutations
 from pathlib import Path
@@ -31,6 +28,7 @@ from tests.bpe_peers import (
     adversarial_texts,
     encoding,
     make_encoding,
+    outputs_under_hash_seeds,
     random_texts,
     ranks,
 )
@@ -168,15 +166,7 @@ def test_hash_seed_does_not_matter():
         "_, merges = train([load_corpus('moby_dick')[:5000], 'ab ba'], 400)\n"
         "print(json.dumps([[left.hex(), right.hex()] for left, right in merges]))\n"
     )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in ["0", "1", "42"]
-    }
+    outputs = outputs_under_hash_seeds(code)
     assert len(outputs) == 1
     assert len(json.loads(outputs.pop())) == 144
 

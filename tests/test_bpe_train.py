@@ -1,10 +1,7 @@
 """lmlib.bpe.train: the merges of the reference, found by looking only at what changes."""
 
-import os
 import random
 import string
-import subprocess
-import sys
 import time
 from collections import Counter
 from itertools import product
@@ -17,6 +14,7 @@ from lmlib.bpe import reference, train
 from lmlib.bpe.patterns import GPT2_PATTERN
 from lmlib.bpe.train import learn_merges
 from lmlib.corpora import load_corpus
+from tests.bpe_peers import outputs_under_hash_seeds
 
 MOBY_DICK = load_corpus("moby_dick")
 END = "<|endoftext|>"
@@ -182,15 +180,7 @@ def test_hash_seed_does_not_matter():
         "words = load_corpus('moby_dick')[:50_000].encode().split()\n"
         "print(learn_merges({word: words.count(word) for word in set(words)}, 1000))\n"
     )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in ["0", "1", "42"]
-    }
+    outputs = outputs_under_hash_seeds(code)
     assert len(outputs) == 1
 
 
