@@ -1,20 +1,16 @@
-"""lmlib.bpe.encode and lmlib.bpe.cache: the ids of the reference, whatever the bytes."""
+"""lmlib.bpe.encode: the ids of the reference, whatever the bytes."""
 
 import random
-import string
-import sys
 import time
-import tracemalloc
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmlib.bpe import encode, reference
-from lmlib.bpe.cache import PretokenCache
 from lmlib.bpe.encode import encode_pretoken
+from lmlib.bpe.merges import learn_merges
 from lmlib.bpe.reference import pretokenize
-from lmlib.bpe.train import learn_merges
 from lmlib.corpora import load_corpus
 from tests.bpe_peers import PATTERNS, adversarial_texts, ranks
 
@@ -118,42 +114,3 @@ def test_a_million_letters_take_seconds(letters):
     assert time.process_time() - start < 120
     spelled = {i: token for token, i in ranks("gpt2").items()}
     assert b"".join(spelled[i] for i in ids) == piece
-
-
-# --- the cache --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("max_bytes", [0, 200, 2000, 2**26])
-def test_a_cache_changes_no_ids(max_bytes):
-    cache = PretokenCache(ranks("gpt2"), max_bytes)
-    for word in pretokenize(MOBY_DICK[:50_000]):
-        piece = word.encode()
-        assert list(cache.encode(piece)) == encode_pretoken(piece, ranks("gpt2"))
-
-
-@pytest.mark.parametrize("length", [3, 30, 3000])
-def test_a_cache_is_bounded_by_bytes(length):
-    """Whatever the length of the words, it stays below its bound, and uses some of it."""
-    rng = random.Random(0)
-    max_bytes = 400_000
-    cache = PretokenCache(SINGLES, max_bytes)
-    pieces = ("".join(rng.choices(string.ascii_letters, k=length)).encode() for _ in range(1_500_000 // (length + 200)))
-    tracemalloc.start()
-    before, peak = tracemalloc.get_traced_memory()[0], 0
-    for piece in pieces:
-        cache.encode(piece)
-        peak = max(peak, tracemalloc.get_traced_memory()[0] - before)
-    tracemalloc.stop()
-    assert max_bytes / 4 < peak < max_bytes + 10 * (length + sys.getsizeof(b"")) + 8192
-
-
-def test_what_does_not_fit_is_not_kept():
-    cache = PretokenCache(SINGLES, 1000)
-    kept = cache.encode(b"abc")
-    cache.encode(b"x" * 1000)
-    assert cache.encode(b"abc") is kept
-
-
-def test_a_cache_names_a_byte_without_rank():
-    with pytest.raises(KeyError, match="b'c'"):
-        PretokenCache({b"a": 0}).encode(b"c")

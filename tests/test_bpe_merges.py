@@ -1,4 +1,4 @@
-"""lmlib.bpe.train: the merges of the reference, found by looking only at what changes."""
+"""lmlib.bpe.merges: the merges of the reference, found by looking only at what changes."""
 
 import random
 import string
@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmlib.bpe import reference, train
+from lmlib.bpe import merges as module
+from lmlib.bpe import reference
+from lmlib.bpe.merges import learn_merges
 from lmlib.bpe.patterns import GPT2_PATTERN
-from lmlib.bpe.train import learn_merges
 from lmlib.corpora import load_corpus
 from tests.bpe_peers import outputs_under_hash_seeds
 
@@ -116,7 +117,7 @@ def test_special_tokens_are_apart():
 
 
 def test_it_counts_tokens_up_to_the_last_character(monkeypatch):
-    monkeypatch.setattr(train, "_MAX_TOKENS", 257)
+    monkeypatch.setattr(module, "_MAX_TOKENS", 257)
     assert len(learn_merges({b"ab": 1}, 9)) == 1
     with pytest.raises(ValueError, match="257 tokens"):
         learn_merges({b"abc": 1}, 9)
@@ -175,7 +176,7 @@ def test_order_of_documents_does_not_matter():
 def test_hash_seed_does_not_matter():
     code = (
         "from collections import Counter\n"
-        "from lmlib.bpe.train import learn_merges\n"
+        "from lmlib.bpe.merges import learn_merges\n"
         "from lmlib.corpora import load_corpus\n"
         "words = load_corpus('moby_dick')[:50_000].encode().split()\n"
         "print(learn_merges({word: words.count(word) for word in set(words)}, 1000))\n"

@@ -120,7 +120,7 @@ def test_merge_goes_from_left_to_right():
         (["a"], 300, [""], ValueError, "is empty"),
         (["a"], 300, [END, END], ValueError, "named twice"),
         ("a text", 300, [], TypeError, "Pass a list of texts"),
-        (["a"], 300, END, TypeError, "Pass a list of texts"),
+        (["a"], 300, END, TypeError, "Pass a list of special tokens"),
     ],
 )
 def test_training_refuses(documents, vocab_size, special_tokens, error, message):

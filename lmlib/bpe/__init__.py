@@ -1,16 +1,29 @@
 """Byte-pair encoding, equal to tiktoken for every string; imports without torch.
 
-So far it holds the two lower floors. Import what you need from its module:
+``train_bpe`` learns a vocabulary from files or texts, ``Tokenizer`` encodes and
+decodes with one. Three layers give the same merges and ids, and check one another:
 
-- ``patterns``: the pre-token patterns of GPT-2, cl100k and o200k;
-- ``unicode_table``: the character classes that patterns are made of;
 - ``reference``: training and encoding in the most obvious way, which is slow;
-- ``train``: the same merges, from the counts of pre-tokens, much faster;
-- ``encode``: the same ids for one pre-token, much faster, however long it is;
-- ``cache``: the ids of pre-tokens seen before, in bounded memory;
-- ``formats``: GPT-2's own file of merges;
-- ``baselines``: character, byte and word tokenizers, to compare with.
+- ``merges`` and ``encode``: the same for any pattern, much faster;
+- a layer in NumPy for large texts is to come.
 
-Not here yet: the public ``train_bpe`` and ``Tokenizer``, which choose between
-these ways, fast counting of pre-tokens, and the NumPy layer for large texts.
+Around them: ``patterns`` and ``unicode_table`` say how text is cut, ``pretokens``
+and ``cuts`` where it may be cut beforehand, ``formats`` reads and writes the files
+of Hugging Face, tiktoken and GPT-2, and ``baselines`` holds the tokenizers of
+characters, bytes and words, to compare with.
 """
+
+from lmlib.bpe.patterns import CL100K_PATTERN, GPT2_PATTERN, O200K_PATTERN
+from lmlib.bpe.spec import TokenizerSpec
+from lmlib.bpe.tokenizer import SpecialTokenError, Tokenizer
+from lmlib.bpe.train import train_bpe
+
+__all__ = [
+    "CL100K_PATTERN",
+    "GPT2_PATTERN",
+    "O200K_PATTERN",
+    "SpecialTokenError",
+    "Tokenizer",
+    "TokenizerSpec",
+    "train_bpe",
+]

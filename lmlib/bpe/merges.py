@@ -6,12 +6,14 @@ rule asks. A pair is a string of two characters.
 """
 
 import sys
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
+from itertools import islice
 from operator import add
 
-__all__ = ["learn_merges"]
+__all__ = ["iter_merges", "learn_merges"]
 
 _MAX_TOKENS = sys.maxunicode + 1  # surrogates too: nothing here encodes the strings
 
@@ -21,24 +23,30 @@ def learn_merges(
 ) -> list[tuple[bytes, bytes]]:
     """Return the merges, in order, that pre-tokens with these counts lead to.
 
+    There are fewer than asked for if no pair is left. Raises as ``iter_merges``.
+    """
+    return list(islice(iter_merges(counts), num_merges))
+
+
+def iter_merges(counts: Mapping[bytes, int]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield merges, in order, until no pair is left.
+
     The pair merged is the most frequent one; of several, the greater as
-    ``(bytes, bytes)``. There are fewer merges than asked for if no pair is left.
+    ``(bytes, bytes)``.
 
     Raises ValueError if there are more than 1,113,856 merges to make.
     """
-    corpus = _Corpus(counts)
-    queue = _Queue(corpus.pair_counts)
     tokens = [bytes([i]) for i in range(256)]
-    merges: list[tuple[bytes, bytes]] = []
-    while len(merges) < num_merges and (pair := queue.pop()):
+    corpus = _Corpus(counts)
+    queue = _Queue(corpus.pair_counts, tokens)
+    while pair := queue.pop():
         if len(tokens) == _MAX_TOKENS:
             raise ValueError(f"{_MAX_TOKENS} tokens are made: no more fit.")
         left, right = (tokens[ord(character)] for character in pair)
-        merges.append((left, right))
+        yield left, right
         new = chr(len(tokens))
         tokens.append(left + right)
-        queue.push(corpus.merge(pair, new), left + right)
-    return merges
+        queue.push(corpus.merge(pair, new))
 
 
 class _Corpus:
@@ -62,9 +70,18 @@ class _Corpus:
         """
         words, places = self.words, defaultdict(list)
         for i in dict.fromkeys(self.places.pop(pair)):
-            words[i] = word = words[i].replace(pair, new)
-            for gained in _pairs_with(new, word):
-                places[gained].append(i)
+            parts = words[i].split(pair)
+            if len(parts) == 2:
+                before, after = parts
+                words[i] = before + new + after
+                if before:
+                    places[before[-1] + new].append(i)
+                if after:
+                    places[new + after[0]].append(i)
+            elif len(parts) > 2:
+                words[i] = word = new.join(parts)
+                for gained in _pairs_with(new, word):
+                    places[gained].append(i)
         self._add(places)
         self._subtract_lost(pair, new, places)
         return places
@@ -101,47 +118,56 @@ def _pairs_with(token: str, word: str) -> Iterator[str]:
 class _Queue:
     """Pairs, the most frequent first; of several, the greater as bytes.
 
-    Once a merge has added its pairs, their counts only fall. So a pair stays in the
-    heap with its old count until that comes up, and is put back with the new one.
-    Lists by count, sorted when their turn comes, take as long (0.55 s against 0.56
-    for Moby-Dick to 10,000 merges) and more code.
+    Pairs lie in lists by count, which are sorted when their turn comes: most never
+    come to it. Once a merge has added its pairs, with at most its own count, counts
+    only fall. So a pair may stay in a list of a greater count; when it is found
+    there, it moves to its own. A heap of all pairs takes half as long again: 0.58 s
+    against 0.37 for Moby-Dick to 10,000 merges.
     """
 
-    def __init__(self, pair_counts: Mapping[str, int]) -> None:
+    def __init__(self, pair_counts: Mapping[str, int], tokens: list[bytes]) -> None:
         self.pair_counts = pair_counts
-        self.order = [_descending(bytes([i])) for i in range(256)]
-        self.heap = [self._entry(pair) for pair in pair_counts]
-        heapify(self.heap)
+        self.tokens = tokens
+        self.lists: defaultdict[int, list[str]] = defaultdict(list)
+        self.negative_counts: list[int] = []  # a heap of those that have a list
+        self.count = 0  # of the pairs that are sorted
+        self.sorted: list[tuple[bytes, bytes, str]] = []
+        self.push(pair_counts)
 
-    def push(self, pairs: Iterable[str], new_token: bytes) -> None:
-        """Add the pairs that a new token is part of."""
-        self.order.append(_descending(new_token))
+    def push(self, pairs: Iterable[str]) -> None:
+        """Add pairs, which are counted by now."""
         for pair in pairs:
-            heappush(self.heap, self._entry(pair))
+            count = self.pair_counts[pair]
+            if count == self.count:
+                insort(self.sorted, self._as_bytes(pair))
+            else:
+                self._put(pair, count)
 
     def pop(self) -> str | None:
         """Remove and return the first pair, or None if no pair is left."""
-        while self.heap:
-            negative_count, _, pair = heappop(self.heap)
-            count = self.pair_counts.get(pair)
-            if count == -negative_count:
-                return pair
-            if count:
-                heappush(self.heap, self._entry(pair))
-        return None
+        while True:
+            while self.sorted:
+                pair = self.sorted.pop()[-1]
+                if self._is_current(pair):
+                    return pair
+            if not self.negative_counts:
+                return None
+            self.count = -heappop(self.negative_counts)
+            pairs = filter(self._is_current, self.lists.pop(self.count))
+            self.sorted = sorted(map(self._as_bytes, pairs))
 
-    def _entry(self, pair: str) -> tuple[int, str, str]:
-        left, right = map(ord, pair)
-        return -self.pair_counts[pair], self.order[left] + self.order[right], pair
+    def _is_current(self, pair: str) -> bool:
+        """Whether the count of a pair is the one at work; if not, put it back."""
+        count = self.pair_counts.get(pair)
+        if count and count != self.count:
+            self._put(pair, count)
+        return count == self.count
 
+    def _put(self, pair: str, count: int) -> None:
+        if count not in self.lists:
+            heappush(self.negative_counts, -count)
+        self.lists[count].append(pair)
 
-_COMPLEMENT = bytes(range(255, -1, -1))
-
-
-def _descending(token: bytes) -> str:
-    """Return a key that sorts tokens from the greatest to the least.
-
-    It ends with a character greater than any byte: ``b"ab"`` comes before ``b"a"``.
-    So no key starts another one, and two keys in a row sort as the pair does.
-    """
-    return token.translate(_COMPLEMENT).decode("latin-1") + "\u0100"
+    def _as_bytes(self, pair: str) -> tuple[bytes, bytes, str]:
+        left, right = pair
+        return self.tokens[ord(left)], self.tokens[ord(right)], pair

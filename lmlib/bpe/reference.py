@@ -7,13 +7,16 @@ counted, and merged, inside a pre-token only.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from numbers import Integral
 
 import regex
 
 from lmlib.bpe.patterns import GPT2_PATTERN, compile_pattern
+from lmlib.bpe.spec import check_special_tokens
 from lmlib.bpe.surrogates import replace_surrogates
 
 __all__ = [
+    "check_training",
     "count_pairs",
     "count_pretokens",
     "decode",
@@ -76,7 +79,9 @@ def train(
     tokens, if a special token is empty or named twice, or if the pattern is
     invalid; TypeError if one text is passed where a list is meant.
     """
-    _check(documents, vocab_size, special_tokens)
+    if isinstance(documents, str):
+        raise TypeError("Pass a list of texts, even if it holds only one.")
+    check_training(vocab_size, special_tokens)
     words = count_pretokens(documents, special_tokens, pattern)
     vocab = [bytes([i]) for i in range(256)]
     merges: list[Pair] = []
@@ -132,15 +137,11 @@ def _single_bytes(piece: bytes) -> Word:
     return tuple(bytes([byte]) for byte in piece)
 
 
-def _check(
-    documents: Iterable[str], vocab_size: int, special_tokens: Sequence[str]
-) -> None:
-    if isinstance(documents, str) or isinstance(special_tokens, str):
-        raise TypeError("Pass a list of texts, even if it holds only one.")
-    if "" in special_tokens:
-        raise ValueError("A special token is empty: name it, or leave it out.")
-    if len(set(special_tokens)) < len(special_tokens):
-        raise ValueError(f"A special token is named twice in {special_tokens!r}.")
+def check_training(vocab_size: int, special_tokens: Sequence[str]) -> None:
+    """Raise ValueError or TypeError if no vocabulary can be what is asked for."""
+    check_special_tokens(special_tokens)
+    if not isinstance(vocab_size, Integral):
+        raise TypeError(f"vocab_size is {vocab_size!r}: it must be an int.")
     least = 256 + len(special_tokens)
     if vocab_size < least:
         raise ValueError(

@@ -1,0 +1,176 @@
+"""Counting pre-tokens: of texts, and of files of any size in several processes."""
+
+import multiprocessing
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from lmlib.bpe.byte_ranges import ByteRange, share_files
+from lmlib.bpe.cuts import Cutter
+from lmlib.bpe.pretokens import Pretokenizer
+from lmlib.bpe.special_tokens import special_token_finder
+from lmlib.bpe.text_files import OnBytes, read_text
+
+__all__ = ["PretokenCounter", "count_files"]
+
+_PART = 2**20  # characters
+_MANY = 2**20  # different pieces, after which their pre-tokens are counted
+
+
+class PretokenCounter:
+    """Counts the pre-tokens of texts, special tokens apart.
+
+    Pieces are counted first and cut into pre-tokens later, each once.
+    """
+
+    def __init__(
+        self, pattern: str | None, special_tokens: Iterable[str] = ()
+    ) -> None:
+        special_tokens = frozenset(special_tokens)
+        self._pretokenizer = Pretokenizer(pattern)
+        self._cutter = Cutter(pattern, special_tokens)
+        self._special_tokens = special_token_finder(special_tokens)
+        self._pieces: Counter[str] = Counter()
+        self._pretokens: Counter[str] = Counter()
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Count in the text that ``texts`` make together."""
+        for part in self._cutter.parts(texts, _PART):
+            for text in self._special_tokens.split(part)[::2]:
+                self._pieces.update(self._pretokenizer.pieces(text))
+            if len(self._pieces) > _MANY:
+                self._cut_pieces()
+
+    def counts(self) -> Counter[str]:
+        """Return how often each pre-token occurred so far."""
+        self._cut_pieces()
+        return self._pretokens
+
+    def _cut_pieces(self) -> None:
+        for piece, count in self._pieces.items():
+            for pretoken in self._pretokenizer.pretokens(piece):
+                self._pretokens[pretoken] += count
+        self._pieces.clear()
+
+
+def count_files(
+    paths: Sequence[str | os.PathLike],
+    pattern: str | None,
+    special_tokens: Iterable[str] = (),
+    num_workers: int = 1,
+    progress: OnBytes = lambda num_bytes: None,
+) -> Counter[str]:
+    """Count the pre-tokens of files.
+
+    Several processes share plain files; what is compressed is not split, and
+    pipes are read by this process. ``progress`` is called with the number
+    of bytes read.
+
+    Raises OSError and ValueError as ``read_text`` does, and ChildProcessError,
+    which names file and bytes, if a process dies.
+    """
+    special_tokens = tuple(special_tokens)
+    counter = PretokenCounter(pattern, special_tokens)
+    shared = []
+    for path in paths:
+        if num_workers > 1 and os.path.isfile(path):
+            shared.append(path)
+        else:  # another process may not have what this one calls its input
+            counter.add(read_text(path, progress=progress))
+    counts = counter.counts()
+    shares = share_files(shared, Cutter(pattern, special_tokens), num_workers)
+    for share_counts in _count_shares(
+        shares, pattern, special_tokens, num_workers, progress
+    ):
+        counts.update(share_counts)
+    return counts
+
+
+# --- in several processes ---------------------------------------------------------
+
+
+@dataclass
+class _Worker:
+    """A process that counts one share and ends: a pool would not tell who died."""
+
+    process: BaseProcess
+    reading: ByteRange
+
+
+def _count_shares(
+    shares: Iterable[list[ByteRange]],
+    pattern: str | None,
+    special_tokens: Sequence[str],
+    num_workers: int,
+    progress: OnBytes,
+) -> Iterator[Counter[str]]:
+    """Yield the counts of every share."""
+    waiting = iter(shares)
+    running: dict[Connection, _Worker] = {}
+    try:
+        while True:
+            for share in islice(waiting, num_workers - len(running)):
+                connection, worker = _start(share, pattern, special_tokens)
+                running[connection] = worker
+            if not running:
+                return
+            for connection in wait(list(running)):
+                message = _receive(connection, running[connection])
+                if isinstance(message, ByteRange):
+                    running[connection].reading = message
+                elif isinstance(message, int):
+                    progress(message)
+                else:
+                    running.pop(connection).process.join()
+                    yield message
+    finally:
+        for worker in running.values():
+            worker.process.terminate()
+            worker.process.join()
+
+
+def _start(
+    share: list[ByteRange], pattern: str | None, special_tokens: Sequence[str]
+) -> tuple[Connection, _Worker]:
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    arguments = (sender, share, pattern, special_tokens)
+    process = multiprocessing.Process(target=_work, args=arguments, daemon=True)
+    process.start()
+    sender.close()  # the worker's end is now the only one: it closes when it dies
+    return receiver, _Worker(process, share[0])
+
+
+def _receive(connection: Connection, worker: _Worker) -> ByteRange | int | Counter:
+    try:
+        message = connection.recv()
+    except (EOFError, OSError):
+        worker.process.join()
+        raise ChildProcessError(
+            f"A worker died (exit code {worker.process.exitcode}) while it counted "
+            f"{worker.reading}: with fewer workers each has more memory."
+        ) from None
+    if isinstance(message, Exception):
+        raise message
+    return message
+
+
+def _work(
+    sender: Connection,
+    share: list[ByteRange],
+    pattern: str | None,
+    special_tokens: Sequence[str],
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+    counter = PretokenCounter(pattern, special_tokens)
+    try:
+        for part in share:
+            sender.send(part)
+            counter.add(read_text(part.path, part.start, part.stop, sender.send))
+        sender.send(counter.counts())
+    except Exception as error:
+        sender.send(error)
