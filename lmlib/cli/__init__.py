@@ -1,0 +1,112 @@
+"""The command line: ``lmlib COMMAND …``.
+
+A command is a module beside this one. It is named here, and imported when it is
+used, so that ``lmlib --help`` stays fast.
+"""
+
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from io import TextIOWrapper
+
+from cyclopts import App, CycloptsError, Parameter
+
+from lmlib import __version__
+
+__all__ = ["app", "main"]
+
+EXIT_CODES = """Exit codes: 0 success; 1 the answer is no (tokenizer compare); 2 wrong usage or
+input, which one line on standard error explains; 130 interrupted by Ctrl-C.
+"""  # noqa: E501 (it fits a terminal of 80 columns)
+
+
+def _shown(default: object) -> object:
+    """Return what help says of a default: nothing of what is off, or empty."""
+    return None if default is False or default == () else default
+
+
+app = App(
+    name="lmlib",
+    help="Count, train and inspect what a language model is made of.",
+    help_epilogue=EXIT_CODES,
+    version=__version__,
+    help_format="plaintext",
+    default_parameter=Parameter(
+        negative=(),  # no --no-json beside --json
+        show_default=_shown,
+    ),
+    result_action="return_value",
+    suppress_keyboard_interrupt=False,
+)
+app.command(
+    "lmlib.cli.tokenizer:app",
+    name="tokenizer",
+    help="Train byte-pair encoders, encode and decode with them, look inside.",
+)
+
+WRONG = 2  # usage or input
+INTERRUPTED = 128 + 2  # what a shell reports for a program that SIGINT ended
+PIPE_CLOSED = 128 + 13  # the same for SIGPIPE
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Run a command and return its exit code; the arguments default to the shell's.
+
+    0 is success, 1 an answer of no (``tokenizer compare`` found a difference), 2
+    wrong usage or input, which one line on standard error explains, 130 Ctrl-C and
+    141 a reader of standard output that went away.
+    """
+    _prepare_streams()
+    try:
+        words = sys.argv[1:] if arguments is None else arguments
+        words = [_Hyphen(word) if word == "-" else word for word in words]
+        code = app(words, exit_on_error=False, print_error=False)
+        sys.stdout.flush()  # here, where an error can still be told
+        return code or 0
+    except BrokenPipeError:
+        _drop_output()
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except (CycloptsError, OSError, OverflowError, ValueError) as error:
+        _drop_output()
+        print("error:", _in_one_line(error), file=sys.stderr)
+        return WRONG
+
+
+class _Hyphen(str):
+    """The argument ``-``, which cyclopts must not take for an option."""
+
+    def startswith(self, *prefix: object) -> bool:
+        return False
+
+
+def _prepare_streams() -> None:
+    """Write UTF-8 whatever the locale; take a stream that is closed for empty.
+
+    A file name that is not UTF-8 is written as the bytes that it is.
+    """
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # and not a notebook's
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def _drop_output() -> None:
+    """Keep Python from complaining, when it exits, of output that nobody takes."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _in_one_line(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}"
+    return " ".join(str(error).split())
