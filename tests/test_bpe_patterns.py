@@ -252,3 +252,13 @@ def test_invalid_pattern_says_where(pattern, position, reason):
 def test_no_class_of_the_installed_regex_is_left():
     for pattern in PATTERNS.values():
         assert not regex.search(r"\\[pPsSdDwW]", compile_pattern(pattern).pattern)
+
+
+@pytest.mark.parametrize("pattern", [r"(?i:s)|[^\p{L}]", r"(?i:\w\b)|\P{L}"])
+def test_ignoring_case_hides_no_character(pattern):
+    """Some that are no letters have another case that is one; `regex` may look past them."""
+    found = compile_pattern(pattern).findall
+    letters = {i for first, last in class_ranges("L") for i in range(first, last + 1)}
+    for i in range(0x11000):
+        if not 0xD800 <= i < 0xE000 and i not in letters:
+            assert found(chr(i) + "'") == [chr(i), "'"], hex(i)

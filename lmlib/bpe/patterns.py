@@ -99,17 +99,25 @@ def _rewrite(pattern: str, flags: int) -> Iterator[str]:
     if not version_1:
         yield "(?V1)(?-f)"
     start = regex.match(rf"(?:{_FLAGS}(?<=\)))*", pattern).end()
-    depth = position = 0
+    yield pattern[:start]
+    yield _BEFORE_ANY
+    depth, position = 0, start
     while position < len(pattern):
         match = _tokens(depth > 0, verbose).match(pattern, position)
         kind, text = match.lastgroup, match[0]
-        if kind == "flags" and position >= start and _are_global(text):
+        if kind == "flags" and _are_global(text):
             raise _invalid(pattern, position, f"{text!r} belongs to the start")
         if depth and kind in ("open", "operation") and not version_1:
             raise _invalid(pattern, position, rf"in a set, write '\{text[0]}'")
         yield _explicit(text) if kind == "class" else text
         depth += (kind == "open") - (kind == "close")
         position = match.end()
+    yield "\n)" if verbose else ")"
+
+
+# `regex` skips to where a match may begin. Under (?i) it skips too far: it does not
+# see that [^\p{L}] may match a character whose other case is a letter.
+_BEFORE_ANY = r"(?=(?s:.)|\Z)(?:"
 
 
 def _are_global(flags: str) -> bool:
