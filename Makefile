@@ -22,7 +22,7 @@ export PYTHONUTF8 := 1
 unexport MPLBACKEND PYTHONOPTIMIZE
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-slow serve notebooks lint lock clean
+.PHONY: help book test test-slow bench serve notebooks lint lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -49,6 +49,9 @@ test: book ## check everything: library, notebooks, numbers, rendered pages
 
 test-slow: book ## the same, and ten runs of every notebook
 	$(BIN)/python -m pytest --nbval -m "slow or not slow"
+
+bench: $(INSTALLED) ## lmlib.bpe beside its peers; writes benchmarks/results (a quiet machine, 20 minutes)
+	$(BIN)/python benchmarks/bpe.py
 
 serve: ## build if needed, then serve the book on http://localhost:8000 (or PORT=…)
 	@test -f $(SITE)/index.html || $(MAKE) book
