@@ -24,8 +24,8 @@ from lmlib.bpe.surrogates import replace_surrogates
 
 __all__ = ["Cutter"]
 
-# The first is enough for most texts, and `re` compiles it at once. The other takes a
-# tenth of a second: it is compiled for the first text without such a place.
+# The first is enough for most texts, and `re` compiles it at once. The other takes
+# a tenth of a second: it is compiled for the first text that needs it.
 _BEFORE_SPACE = re.compile(r"(?<=[!-~])(?= )")
 _BETWEEN_PRETOKENS = (
     r"(?<=[\p{L}\p{N}])(?=[^\p{L}\p{N}\p{M}'])|(?<=\S)(?=[^\S\r\n])"
