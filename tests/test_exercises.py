@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from lmlib.bpe import Tokenizer
 from lmlib.exercises import (
     CLOSE,
     NOT_ANSWERED,
@@ -22,6 +23,7 @@ from lmlib.exercises import (
 
 ALL_NAMES = [name for chapter in chapters() for name in names(chapter)]
 FUNCTIONS = [name for name in ALL_NAMES if callable(get_exercise(name).solution)]
+OF_TENSORS = [name for name in FUNCTIONS if name.startswith("tensors.")]  # texts and bytes cannot be written to
 
 
 def run_python(code, **environment):
@@ -175,7 +177,7 @@ def test_something_else_than_a_function_is_told_so():
     assert "answer with a function" in get_exercise("tensors.windows").judge(torch.zeros(3))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", OF_TENSORS)
 @pytest.mark.parametrize("write", [torch.Tensor.zero_, lambda t: t.resize_(1), lambda t: t.unsqueeze_(0)])
 def test_a_function_that_changes_its_argument_is_told_so_and_spoils_no_later_check(name, write):
     exercise = get_exercise(name)
@@ -300,6 +302,26 @@ def test_windows_may_be_made_in_any_way_that_shares_memory():
 
     for windows in [with_unfold, with_numpy]:
         assert get_exercise("tensors.windows").judge(windows) == "Right."
+
+
+def test_merges_may_be_given_as_bytes_or_in_a_list():
+    for answer in [("an", "ban", "ana"), ["an", "ban", "ana"], (b"an", b"ban", b"ana")]:
+        assert get_exercise("tokenization.banana").judge(answer) == "Right."
+
+
+@pytest.mark.parametrize("text", ["x²", "a①", "half a cup: 1½", "\x1c ", "12² and counting"])
+def test_any_text_that_is_cut_in_two_ways_breaks_the_naive_pattern(text):
+    assert get_exercise("tokenization.stdlib_re").judge(text) == "Right."
+
+
+def test_a_text_may_be_fitted_by_offsets():
+    gpt2 = Tokenizer.from_pretrained("gpt2")
+
+    def fit(text, limit):
+        _, offsets = gpt2.decode_with_offsets(gpt2.encode_ordinary(text))
+        return text[: offsets[limit]] if limit < len(offsets) else text
+
+    assert get_exercise("tokenization.fit").judge(fit) == "Right."
 
 
 def test_a_rounded_answer_is_told_from_a_wrong_one():

@@ -1,0 +1,47 @@
+"""The book's figure style, and every drawing that is longer than a cell."""
+
+from lmlib.plotting.style import (
+    COLORS,
+    FIGURE_WIDTH,
+    PAGE_COLORS,
+    ROW_COLORS,
+    TEXT_COLOR,
+    contrast,
+    use_book_style,
+)
+from lmlib.plotting.tokens import (
+    TINT,
+    color_tokens,
+    draw_compression,
+    draw_language_costs,
+    draw_merge_tree,
+    draw_speeds,
+)
+from lmlib.plotting.walks import (
+    MAX_CELLS,
+    MAX_COLUMNS,
+    MAX_ROWS,
+    draw_tensor,
+    draw_walks,
+)
+
+__all__ = [
+    "COLORS",
+    "FIGURE_WIDTH",
+    "MAX_CELLS",
+    "MAX_COLUMNS",
+    "MAX_ROWS",
+    "PAGE_COLORS",
+    "ROW_COLORS",
+    "TEXT_COLOR",
+    "TINT",
+    "color_tokens",
+    "contrast",
+    "draw_compression",
+    "draw_language_costs",
+    "draw_merge_tree",
+    "draw_speeds",
+    "draw_tensor",
+    "draw_walks",
+    "use_book_style",
+]
