@@ -18,7 +18,7 @@ import pytest
 from lmlib.bpe import GPT2_PATTERN, byte_ranges, counting, reference, text_files, train_bpe
 from lmlib.bpe.counting import PretokenCounter
 from lmlib.corpora import load_corpus
-from tests.bpe_peers import PATTERNS, random_texts
+from tests.bpe_peers import PATTERNS, outputs_under_hash_seeds, random_texts
 
 MOBY_DICK = load_corpus("moby_dick")
 END = "<|endoftext|>"
@@ -90,6 +90,14 @@ def test_order_of_documents_does_not_matter():
     expected = train_bpe(documents, 400)
     random.Random(0).shuffle(documents)
     assert train_bpe(documents, 400) == expected
+
+
+def test_hash_seed_does_not_matter(moby_dick):
+    code = f"""
+from lmlib.bpe import train_bpe
+print(train_bpe({str(moby_dick)!r}, 600, ["<|endoftext|>", "the"], num_workers=2))
+"""
+    assert len(outputs_under_hash_seeds(code)) == 1
 
 
 def test_counts_are_kept_small(monkeypatch):
