@@ -46,6 +46,8 @@ PAGE = """
   a &lt; b
 
 </pre>
+<div class="highlight"><pre><span class="k">if</span> <span class="n">a</span><span class="p">:</span>
+    <span class="nn">b</span><span class="w"> </span><span class="o">+</span> <span class="n x">c</span></pre></div>
 </body>
 </html>
 """
@@ -94,3 +96,9 @@ def test_every_figure_gets_one_frame_and_its_size(page):
 
 def test_code_keeps_its_blanks(page):
     assert page.pre.text == "\n  a < b\n\n"
+
+
+def test_code_keeps_its_text_and_the_colours_that_differ(page):
+    code = page.select_one(".highlight pre")
+    assert code.text == "if a:\n    b + c"
+    assert [span["class"] for span in code.select("span")] == [["k"], ["w"], ["o"], ["n", "x"]]
