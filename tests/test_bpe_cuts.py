@@ -121,6 +121,13 @@ def test_halves_of_a_character_meet(other):
     assert "".join(Cutter(None).parts(pieces, size=1)) == f"🌍\ufffd{other}\ufffd"
 
 
+@pytest.mark.parametrize("pattern", [*PATTERNS.values(), None])
+def test_near_the_end_of_a_text_nothing_is_sure(pattern):
+    """More text could make a special token of what stands there."""
+    cutter = Cutter(pattern, ["| x", "<|a longer one|>"])
+    assert all_cuts(cutter, "| x' y a b") == {None}
+
+
 def test_other_special_tokens_are_not_cut():
     text = "xx <|a b|> yyyyyyyyyy"
     cutter = Cutter(PATTERNS["gpt2"], (), ["<|a b|>"])

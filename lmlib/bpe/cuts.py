@@ -60,7 +60,9 @@ class Cutter:
 
         Where more text comes before, ``characters_before`` of it suffice.
         """
-        return min(self._cuts(text, start, self._stop(text)), default=None)
+        stop = self._stop(text)
+        cuts = self._cuts(text, start, stop) if start < stop else ()
+        return min(cuts, default=None)
 
     def last_cut(self, text: str) -> int | None:
         """Return the last safe cut that no text to come makes unsafe, or None."""

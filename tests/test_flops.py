@@ -1,0 +1,200 @@
+"""lmlib.flops: the formulas are what PyTorch's counter counts, to the last FLOP."""
+
+import subprocess
+import sys
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+
+from lmlib.config import MODEL_SHAPES, ModelConfig, named_config
+from lmlib.flops import (
+    attention_flops,
+    count_flops,
+    estimated_step_flops,
+    forward_flops,
+    linear_backward_flops,
+    linear_flops,
+    mfu,
+    step_flops,
+    working_parameters,
+)
+from lmlib.model import Cruncher, TransformerLM
+
+GPT2_LIKE = {"norm": "layernorm", "mlp": "gelu", "position": "learned", "bias": True, "tie_embeddings": True}
+LLAMA_LIKE = {"num_kv_heads": 2}
+CONFIGS = [
+    ModelConfig(vocab_size=97, context_length=64, d_model=48, num_layers=layers, num_heads=4, **switches)
+    for layers, switches in product(
+        [1, 3], [GPT2_LIKE, LLAMA_LIKE, LLAMA_LIKE | {"tie_embeddings": True}, {"d_ff": 50}]
+    )
+]
+SIZES = [(1, 1), (1, 64), (2, 17), (5, 33)]  # batch, sequence
+
+
+def run_forward(model, batch_size, seq_len, device):
+    ids = torch.zeros(batch_size, seq_len, dtype=torch.long, device=device)
+    return model(ids)
+
+
+def run_step(model, batch_size, seq_len, device):
+    run_forward(model, batch_size, seq_len, device).sum().backward()
+
+
+# --- parts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("rows", "d_in", "d_out"), [(1, 1, 1), (7, 5, 3), (64, 100, 10)])
+def test_linear(rows, d_in, d_out):
+    x, w = torch.ones(rows, d_in), torch.ones(d_in, d_out)
+    assert count_flops(lambda: x @ w) == linear_flops(rows, d_in, d_out)
+    by_hand = sum(2 for _ in range(rows) for _ in range(d_out) for _ in range(d_in))  # one product, one sum
+    assert linear_flops(rows, d_in, d_out) == by_hand
+
+
+@pytest.mark.parametrize("input_gradient", [False, True])
+def test_linear_backward(input_gradient):
+    x, w = torch.ones(7, 5, requires_grad=input_gradient), torch.ones(5, 3, requires_grad=True)
+    loss = (x @ w).sum()
+    assert count_flops(loss.backward) == linear_backward_flops(7, 5, 3, input_gradient)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize("kv_heads", [8, 2, 1])
+@pytest.mark.parametrize("seq_len", [1, 16, 33])
+def test_attention(device, kv_heads, seq_len):
+    """On a CPU PyTorch's counter alone would find nothing; fewer key-value heads are no less work."""
+    q = torch.ones(2, 8, seq_len, 16, device=device, requires_grad=True)
+    k = torch.ones(2, kv_heads, seq_len, 16, device=device, requires_grad=True)
+
+    def attend():
+        return F.scaled_dot_product_attention(q, k, k, is_causal=True, enable_gqa=True)
+
+    whole = attention_flops(2, seq_len, 8, 16)
+    assert count_flops(attend) == whole == 2 * attention_flops(2, seq_len, 8, 16, causal=True)
+    assert count_flops(lambda: attend().sum().backward()) == 3 * whole
+
+
+def test_a_deep_linear_model_does_less_than_six_per_parameter():
+    """Its first layer needs no gradient of its input: 368 FLOPs, not 432."""
+    model, x = Cruncher(4, 2), torch.ones(2, 4)
+    layers = [(4, 4), (4, 4), (4, 1)]
+    expected = sum(linear_flops(2, *layer) for layer in layers)
+    expected += sum(linear_backward_flops(2, *layer, input_gradient=i > 0) for i, layer in enumerate(layers))
+    assert count_flops(lambda: model(x).sum().backward()) == expected == 368
+    assert 6 * 36 * 2 == 432
+
+
+# --- models -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize(("batch_size", "seq_len"), SIZES)
+def test_a_model_is_its_formula(config, batch_size, seq_len):
+    with torch.device("meta"):
+        model = TransformerLM(config)
+    forward = forward_flops(config, batch_size, seq_len).total
+    assert count_flops(run_forward, model, batch_size, seq_len, "meta") == forward
+    assert count_flops(run_step, model, batch_size, seq_len, "meta") == step_flops(config, batch_size, seq_len).total
+
+
+@pytest.mark.parametrize("config", CONFIGS[:3])
+def test_a_cpu_counts_what_the_meta_device_does(config):
+    model = TransformerLM(config)
+    assert count_flops(run_step, model, 2, 17, "cpu") == step_flops(config, 2, 17).total
+
+
+@pytest.mark.parametrize("name", ["gpt2-124m", "gpt2-1558m", "llama-7b", "llama-3-8b"])
+def test_published_shapes(name):
+    config = named_config(name)
+    with torch.device("meta"):
+        model = TransformerLM(config)
+    assert count_flops(run_step, model, 1, 512, "meta") == step_flops(config, 1, 512).total
+
+
+def test_components_are_counted_apart():
+    config = CONFIGS[0]
+    flops = forward_flops(config, 2, 17)
+    with torch.device("meta"):
+        block = TransformerLM(config).blocks[0]
+    x = torch.ones(2, 17, config.d_model, device="meta")
+    assert count_flops(block.mlp, x) == flops.mlp
+    assert count_flops(block.attention, x) == flops.projections + flops.attention
+    assert flops.total == flops.projections + flops.attention + flops.mlp + flops.head
+
+
+def test_checkpointing_runs_the_blocks_once_more():
+    config = CONFIGS[2]
+    model = TransformerLM(config)
+    model.blocks = nn.ModuleList(map(Checkpointed, model.blocks))
+    expected = step_flops(config, 2, 17, checkpointing=True).total
+    with set_checkpoint_early_stop(False):
+        assert count_flops(run_step, model, 2, 17, "cpu") == expected
+    unneeded = config.num_layers * linear_flops(2 * 17, config.d_ff, config.d_model)
+    assert count_flops(run_step, model, 2, 17, "cpu") == expected - unneeded
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, block):
+        super().__init__()
+        self.block = block
+
+    def forward(self, *arguments):
+        return checkpoint(self.block, *arguments, use_reentrant=False)
+
+
+# --- the estimate -------------------------------------------------------------------------------------------------
+
+
+def test_the_estimate_counts_the_norms_too_and_nothing_else():
+    for config in [*CONFIGS, *MODEL_SHAPES.values()]:
+        exact = step_flops(config, 1).total
+        biases = config.bias * config.num_layers * (3 * config.d_model + config.d_model + config.d_ff + config.d_model)
+        extra = 6 * (config.parameter_counts.norms + biases)  # which are added, not multiplied
+        if config.num_kv_heads == config.num_heads:
+            assert estimated_step_flops(config, config.context_length) - exact == extra * config.context_length
+        share = abs(estimated_step_flops(config, config.context_length) / exact - 1)
+        assert share < (0.001 if config in MODEL_SHAPES.values() and config.d_model > 500 else 0.05)
+
+
+def test_nanogpts_shape():
+    config = ModelConfig(
+        50304, 1024, 768, 12, 12, norm="layernorm", mlp="gelu", position="learned", tie_embeddings=True
+    )
+    assert step_flops(config).total == 1024 * 854_654_976
+    assert estimated_step_flops(config, 1) == 854_770_176
+
+
+def test_which_parameters_work():
+    gpt2 = named_config("gpt2-124m")
+    assert working_parameters(gpt2) == 124_439_808 - 1024 * 768
+    llama = named_config("llama-7b")
+    assert working_parameters(llama) == llama.num_parameters - 32_000 * 4096
+
+
+def test_utilisation():
+    assert mfu(6e12, seconds=2, peak_flops_per_second=4e12) == 0.75
+    for seconds, peak in [(0, 1), (1, 0), (-1, 1)]:
+        with pytest.raises(ValueError, match="must be positive"):
+            mfu(1, seconds, peak)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda config: forward_flops(config, 0),
+        lambda config: forward_flops(config, 1, 0),
+        lambda config: estimated_step_flops(config, 0),
+    ],
+)
+def test_sizes_below_one_are_refused(call):
+    with pytest.raises(ValueError, match="is 0: it must be 1 or more"):
+        call(CONFIGS[0])
+
+
+def test_formulas_need_no_torch():
+    code = "import sys; sys.modules['torch'] = None; import lmlib.flops, lmlib.memory; lmlib.memory.ledger(1)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
