@@ -1,8 +1,25 @@
-"""``python -m lmlib``: the command line, where the script is not on the path."""
+"""The command ``lmlib`` as a program of its own; also ``python -m lmlib``."""
 
+import signal
 import sys
 
-from lmlib.cli import main
+__all__ = ["run"]
+
+
+def run() -> int:
+    """Run the command that the shell names, and return its exit code.
+
+    Ctrl-C while it loads ends it as quietly as later. SIGTERM lets it clean up, as
+    Ctrl-C does, and ends it with 143.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        from lmlib.cli import main
+
+        return main()
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tiktoken.load import data_gym_to_mergeable_bpe_ranks, load_tiktoken_bpe
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
+from lmlib import bpe
 from lmlib.bpe import reference
 from lmlib.bpe.formats import (
     gpt2_byte_alphabet,
@@ -426,6 +427,22 @@ def test_a_pattern_of_your_own_leaves_the_same_text_out(pattern, tmp_path):
     assert read_tokenizer_json(tokenizer_file(tmp_path, tokenizer_json(spec))) == spec
 
 
+@pytest.mark.parametrize("pattern", [r"(?=a)|[\s\S]", r"(?<=a)|[\s\S]", r"x*|[\s\S]", r"a?", r"(?<=q)|[\s\S]"])
+def test_a_pattern_that_matches_nothing_is_refused(pattern):
+    for refuse in [tokenizer_json, to_tiktoken, to_hugging_face]:
+        with pytest.raises(ValueError, match="matches nothing at all"):
+            refuse(small(pattern))
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"[a\-z]+|[^a\-z]", r"[-\d]|\D", r"[\d-]|\D", r"[\p{L}\d_-]+|.|\n", r"\x41|[^\x41]"]
+)
+def test_what_both_read_alike_is_written(pattern):
+    ours, theirs = small(pattern), to_hugging_face(small(pattern))
+    for text in ["a-z b9-_é A\n", "0-9 --a"]:
+        assert theirs.encode(text).ids == bpe.Tokenizer.from_spec(ours).encode(text, allowed_special="all")
+
+
 @pytest.mark.parametrize(
     ("pattern", "found"),
     [
@@ -443,6 +460,15 @@ def test_a_pattern_of_your_own_leaves_the_same_text_out(pattern, tmp_path):
         (r"(?i:straße)", "(?i"),
         (r"(?P<x>.)", "(?P"),
         (r"\h+|\R", r"\h"),
+        (r"a{,}b|[^a]", "{,}"),
+        (r"\xe9|.", r"\x"),
+        (r"[\xe9a]|.", r"[\xe9a]"),
+        (r"[a-\d]|.", r"[a-\d]"),
+        (r"[\d-z]|.", r"[\d-z]"),
+        (r"[\p{L}-z]|.", r"[\p{L}-z]"),
+        (r"\p{Script=Han}|.", r"\p"),
+        (r"\p{gc=L}|.", r"\p"),
+        (r"\p{Alphabetic}|.", r"\p"),
     ],
 )
 def test_what_hugging_face_would_read_otherwise_is_refused(pattern, found):
@@ -451,11 +477,6 @@ def test_what_hugging_face_would_read_otherwise_is_refused(pattern, found):
     for refuse in [lambda: tokenizer_json(small(pattern)), lambda: read_content(content)]:
         with pytest.raises(ValueError, match=re.escape(f"holds {found!r} at position")):
             refuse()
-
-
-def test_a_pattern_that_matches_nothing_is_refused():
-    with pytest.raises(ValueError, match="matches nothing at all as well"):
-        tokenizer_json(small(r"a*"))
 
 
 @pytest.mark.parametrize("name", ["Ġ", "a", "the", "Ġt"])

@@ -27,6 +27,7 @@ END = "<|endoftext|>"
 @pytest.fixture(autouse=True)
 def small_shares(monkeypatch):
     """Files of a test are small, and should be shared all the same."""
+    monkeypatch.setattr(byte_ranges, "_LEAST", 1)
     monkeypatch.setattr(byte_ranges, "_MOST", 10_000)
 
 
@@ -40,9 +41,12 @@ def moby_dick(tmp_path):
 # --- equal to the reference -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pattern", [*PATTERNS.values(), None, r"\w+"])
+@pytest.mark.parametrize(
+    "pattern", [*PATTERNS.values(), None, r"\w+", r"\S+(?=\s)|\s", r"(?<=a)b+|[\s\S]", r"(\w)\1?|\s+(?!\S)|x*"]
+)
 def test_it_learns_what_the_reference_does(pattern):
     documents = [text + END + text[::-1] for text in random_texts(seed=3, number=60)]
+    documents += ["ab ab ab ", "abbb abbb"]
     expected = reference.train(documents, 340, [END, "\n\n"], pattern)
     assert train_bpe(documents, 340, [END, "\n\n"], pattern) == expected
 
@@ -134,6 +138,8 @@ def test_progress_is_silent_where_nobody_looks(moby_dick, capfd):
         ((["a"], 300, ["x", "x"]), ValueError, "named twice"),
         ((["a"], 300, [""]), ValueError, "empty"),
         ((["a"], 300, END), TypeError, "list of special tokens"),
+        ((["a"], 300, {"x", "y"}), TypeError, "a set has no order"),
+        ((["a"], 10**30), ValueError, "at most 1114112 tokens"),
         ((["a"], 300, ["\ud800"]), ValueError, "surrogate"),
         ((["a"], 300, [], "("), ValueError, "invalid at position"),
         ((["a"], 300, [], GPT2_PATTERN, 0), ValueError, "num_workers is 0: it must be 1 or more"),
@@ -185,6 +191,48 @@ def test_a_worker_that_dies_says_where(moby_dick, monkeypatch):
     with pytest.raises(ChildProcessError, match=r"exit code -9\) while .* bytes [23]\d+ to \d+ of '.*moby_dick\.txt'"):
         train_bpe(moby_dick, 300, num_workers=2)
     assert multiprocessing.active_children() == []
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(MOBY_DICK * 20)
+    code = (
+        "import multiprocessing, threading\n"
+        "from lmlib.bpe import train_bpe\n"
+        f"threading.Thread(target=train_bpe, args=({str(path)!r}, 300), kwargs={{'num_workers': 2}}).start()\n"
+        "while len(multiprocessing.active_children()) < 2: pass\n"
+        "print(*(child.pid for child in multiprocessing.active_children()), flush=True)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    workers = [int(pid) for pid in process.stdout.readline().split()]
+    process.kill()
+    process.wait()
+    for _ in range(100):
+        if not any(map(is_running, workers)):
+            break
+        time.sleep(0.1)
+    assert not any(map(is_running, workers))
+
+
+def is_running(pid):
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_a_name_of_a_file_is_no_text(moby_dick, monkeypatch):
+    monkeypatch.chdir(moby_dick.parent)
+    with pytest.raises(ValueError, match=r"'moby_dick\.txt' is the name of a file: pass Path"):
+        train_bpe(["moby_dick.txt"], 300)
+
+
+def test_a_file_named_as_standard_input(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("-").write_text("zzzz")
+    for num_workers in [1, 2]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"abab")))
+        assert train_bpe("-", 258, num_workers=num_workers)[1] == [(b"a", b"b"), (b"ab", b"ab")]
 
 
 def test_an_interrupt_ends_the_workers(tmp_path):

@@ -626,6 +626,13 @@ def test_a_reader_that_goes_away_ends_it_quietly(trained):
         assert process.stderr.read() == b""
 
 
+def test_a_reader_of_help_may_go_away():
+    with start("tokenizer", "train", "--help") as process:
+        process.stdout.close()
+        assert process.wait(30) == 141
+        assert process.stderr.read() == b""
+
+
 def _write(stream, data):
     with suppress(BrokenPipeError):
         stream.write(data)
@@ -637,17 +644,18 @@ def _close(stream):
         stream.close()
 
 
+@pytest.mark.parametrize("how", [(signal.SIGINT, 130, b"interrupted\n"), (signal.SIGTERM, 143, b"")])
 @pytest.mark.parametrize("command", ["encode", "train"])
-def test_interrupting_leaves_nothing(tmp_path, trained, command):
+def test_interrupting_leaves_nothing(tmp_path, trained, command, how):
+    number, code, message = how
     options = {"encode": ["--tokenizer", trained.json], "train": ["--vocab-size", 300]}[command]
     with start("tokenizer", command, "-", "--out", "out", *options, cwd=tmp_path) as process:
         process.stdin.write(MOBY_DICK.encode())  # returns when most of it is read
         process.stdin.flush()
         time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, err = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert err == b"interrupted\n"
+    assert (process.returncode, err) == (code, message)
     assert os.listdir(tmp_path) == []
 
 

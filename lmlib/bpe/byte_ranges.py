@@ -8,11 +8,12 @@ from itertools import pairwise
 from typing import BinaryIO
 
 from lmlib.bpe.cuts import Cutter
-from lmlib.bpe.text_files import can_be_split
+from lmlib.bpe.text_files import is_compressed
 
 __all__ = ["ByteRange", "share_files", "split_file"]
 
 _MOST = 2**25  # bytes in a share, so that progress shows and memory stays small
+_LEAST = 2**20  # a process takes as long to start as to count that
 _WINDOW = 2**16  # bytes to look for a cut in, at first
 
 
@@ -35,7 +36,7 @@ def share_files(
 ) -> Iterator[list[ByteRange]]:
     """Yield about ``num_shares`` shares of about one size, more of large files."""
     total = sum(map(os.path.getsize, paths))
-    most = max(1, min(_MOST, total // num_shares))
+    most = max(_LEAST, min(_MOST, total // num_shares))
     share: list[ByteRange] = []
     size = 0
     for path in paths:
@@ -56,12 +57,19 @@ def split_file(
 
     A compressed file is one range.
     """
-    if not can_be_split(path):
+    if is_compressed(path):
         return [ByteRange(path, 0, None)]
+    bounds = [0]
     with open(path, "rb") as file:
         end = file.seek(0, os.SEEK_END)
-        cuts = {_cut_after(file, at, cutter) for at in range(size, end, size)}
-    bounds = sorted({0, end} | cuts - {None})
+        target = size
+        while target < end:
+            cut = _cut_after(file, target, cutter)
+            if cut is None:  # then there is none further on
+                break
+            bounds.append(cut)
+            target = max(target, cut) + size
+    bounds = sorted({*bounds, end})
     return [ByteRange(path, start, stop) for start, stop in pairwise(bounds)]
 
 

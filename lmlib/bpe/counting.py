@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from threading import Thread
 
 from lmlib.bpe.byte_ranges import ByteRange, share_files
 from lmlib.bpe.cuts import Cutter
 from lmlib.bpe.pretokens import Pretokenizer
 from lmlib.bpe.special_tokens import special_token_finder
-from lmlib.bpe.text_files import OnBytes, read_text
+from lmlib.bpe.text_files import OnBytes, is_regular_file, read_text
 
 __all__ = ["PretokenCounter", "count_files"]
 
@@ -52,9 +53,13 @@ class PretokenCounter:
         return self._pretokens
 
     def _cut_pieces(self) -> None:
-        for piece, count in self._pieces.items():
-            for pretoken in self._pretokenizer.pretokens(piece):
-                self._pretokens[pretoken] += count
+        if self._pretokenizer.pieces_are_pretokens:
+            self._pieces.pop("", None)
+            self._pretokens.update(self._pieces)
+        else:
+            for piece, count in self._pieces.items():
+                for pretoken in self._pretokenizer.pretokens(piece):
+                    self._pretokens[pretoken] += count
         self._pieces.clear()
 
 
@@ -78,7 +83,7 @@ def count_files(
     counter = PretokenCounter(pattern, special_tokens)
     shared = []
     for path in paths:
-        if num_workers > 1 and os.path.isfile(path):
+        if num_workers > 1 and is_regular_file(path):
             shared.append(path)
         else:  # another process may not have what this one calls its input
             counter.add(read_text(path, progress=progress))
@@ -100,6 +105,13 @@ class _Worker:
 
     process: BaseProcess
     reading: ByteRange
+
+
+_ADVICE = {
+    -signal.SIGKILL: "with fewer workers each has more memory.",
+    1: "look above for what it said. Where processes are spawned, a script must "
+    "call train_bpe below `if __name__ == '__main__':`.",
+}
 
 
 def _count_shares(
@@ -150,13 +162,20 @@ def _receive(connection: Connection, worker: _Worker) -> ByteRange | int | Count
         message = connection.recv()
     except (EOFError, OSError):
         worker.process.join()
+        code = worker.process.exitcode
         raise ChildProcessError(
-            f"A worker died (exit code {worker.process.exitcode}) while it counted "
-            f"{worker.reading}: with fewer workers each has more memory."
+            f"A worker died (exit code {code}) while it counted {worker.reading}: "
+            f"{_ADVICE.get(code, 'look above for what it said.')}"
         ) from None
     if isinstance(message, Exception):
         raise message
     return message
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is killed, instead of writing to nobody."""
+    wait([multiprocessing.parent_process().sentinel])
+    os._exit(1)
 
 
 def _work(
@@ -166,6 +185,7 @@ def _work(
     special_tokens: Sequence[str],
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+    Thread(target=_end_with_parent, daemon=True).start()
     counter = PretokenCounter(pattern, special_tokens)
     try:
         for part in share:

@@ -104,11 +104,11 @@ class Cutter:
     def _cuts(self, text: str, start: int, stop: int) -> set[int]:
         """Return safe cuts of a range; all of them, if few are easy to see."""
         first = max(0, start - self.characters_before)
-        inside = {
-            position
-            for begin, end in self._whole.spans(text, first, stop)
-            for position in range(begin + 1, end)
-        }
+        inside: set[int] = set()
+        covered = 0
+        for begin, end in self._whole.spans(text, first, stop):
+            inside.update(range(max(begin + 1, covered), end))
+            covered = max(covered, end)
         beside = set()
         for begin, end in self._recognised.spans(text, first, stop):
             if begin not in inside:  # else it may be part of another one

@@ -21,7 +21,13 @@ import regex
 
 from lmlib.bpe.unicode_table import CLASS_NAMES, class_ranges
 
-__all__ = ["CL100K_PATTERN", "GPT2_PATTERN", "O200K_PATTERN", "compile_pattern"]
+__all__ = [
+    "CL100K_PATTERN",
+    "GPT2_PATTERN",
+    "O200K_PATTERN",
+    "check_never_empty",
+    "compile_pattern",
+]
 
 GPT2_PATTERN = (
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++"
@@ -63,6 +69,21 @@ def compile_pattern(pattern: str) -> regex.Pattern:
         return regex.compile("".join(_rewrite(pattern, flags)))
     except regex.error as error:
         raise _invalid(pattern, error.pos, error.msg) from None
+
+
+def check_never_empty(pattern: str) -> None:
+    """Raise ValueError if a pattern is seen to match no character at all.
+
+    ``regex``, tiktoken and Hugging Face's engine go on differently there. It is
+    tried between all pairs of characters that stand in the pattern, and some more.
+    """
+    characters = dict.fromkeys(pattern + "a1 \n!é")
+    text = "".join(left + right for left in characters for right in characters)
+    if any(not match[0] for match in compile_pattern(pattern).finditer(text)):
+        raise ValueError(
+            f"Pattern {pattern!r} matches nothing at all as well: Hugging Face and "
+            "tiktoken cut differently there, so let it match one character or more."
+        )
 
 
 def _invalid(pattern: str, position: int | None, reason: str) -> ValueError:

@@ -4,6 +4,7 @@ Documents and texts are cut at special tokens first, then into pre-tokens. Pairs
 counted, and merged, inside a pre-token only.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -12,7 +13,7 @@ from numbers import Integral
 import regex
 
 from lmlib.bpe.patterns import GPT2_PATTERN, compile_pattern
-from lmlib.bpe.spec import check_special_tokens
+from lmlib.bpe.spec import Pair, check_special_tokens
 from lmlib.bpe.surrogates import replace_surrogates
 
 __all__ = [
@@ -29,8 +30,8 @@ __all__ = [
     "train",
 ]
 
+MAX_VOCAB_SIZE = sys.maxunicode + 1  # `merges` keeps a token in a character
 Word = tuple[bytes, ...]  # a pre-token as the tokens it is made of so far
-Pair = tuple[bytes, bytes]
 
 
 def pretokenize(text: str, pattern: str | None = GPT2_PATTERN) -> list[str]:
@@ -142,6 +143,10 @@ def check_training(vocab_size: int, special_tokens: Sequence[str]) -> None:
     check_special_tokens(special_tokens)
     if not isinstance(vocab_size, Integral):
         raise TypeError(f"vocab_size is {vocab_size!r}: it must be an int.")
+    if vocab_size > MAX_VOCAB_SIZE:
+        raise ValueError(
+            f"vocab_size is {vocab_size}: at most {MAX_VOCAB_SIZE} tokens are made."
+        )
     least = 256 + len(special_tokens)
     if vocab_size < least:
         raise ValueError(

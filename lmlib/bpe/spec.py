@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 
 from lmlib.bpe.patterns import GPT2_PATTERN, compile_pattern
 
@@ -42,11 +43,17 @@ class TokenizerSpec:
         object.__setattr__(self, "vocab", dict(self.vocab))
         object.__setattr__(self, "merges", [*map(tuple, self.merges)])
         object.__setattr__(self, "special_tokens", dict(self.special_tokens))
+        check_special_tokens(self.special_tokens)
         _check_vocab(self.vocab)
         self._check_special_tokens()
         self._check_ids(_made(self.merges))
         if self.pattern is not None:
             compile_pattern(self.pattern)
+
+    @cached_property
+    def greatest_id(self) -> int:
+        """The greatest id of the vocabulary."""
+        return max(self.vocab)
 
     @cached_property
     def ids(self) -> dict[bytes, int]:
@@ -79,7 +86,6 @@ class TokenizerSpec:
         return {token: i for i, token in self.vocab.items() if i not in special}
 
     def _check_special_tokens(self) -> None:
-        check_special_tokens(self.special_tokens)
         for name, i in self.special_tokens.items():
             if self.vocab.get(i) != name.encode():
                 meaning = self.vocab.get(i, "no token")
@@ -117,6 +123,8 @@ def check_special_tokens(names: Iterable[str]) -> None:
     """
     if isinstance(names, str | bytes):
         raise TypeError("Pass a list of special tokens, even if it holds only one.")
+    if isinstance(names, set | frozenset):
+        raise TypeError("Pass a list of special tokens: a set has no order.")
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str):
@@ -169,13 +177,15 @@ def numbered(
 
 
 def _is_int(i: object) -> bool:
-    return isinstance(i, int) and not isinstance(i, bool)
+    return isinstance(i, Integral) and not isinstance(i, bool)
 
 
 def _check_vocab(vocab: Mapping[int, bytes]) -> None:
     for i, token in vocab.items():
         if not _is_int(i) or not 0 <= i <= _MAX_ID:
             raise ValueError(f"Id {i!r} is not an integer from 0 to {_MAX_ID}.")
+        if token == b"":
+            raise ValueError(f"Id {i} stands for no bytes: leave it out.")
         if not isinstance(token, bytes):
             raise ValueError(f"Id {i} stands for {token!r}, which is not bytes.")
 

@@ -1,23 +1,29 @@
 """Reading text files block by block: plain, ``.gz``, ``.xz``, or standard input."""
 
 import codecs
-import gzip
 import lzma
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["STANDARD_INPUT", "OnBytes", "can_be_split", "read_blocks", "read_text"]
+__all__ = [
+    "STANDARD_INPUT",
+    "OnBytes",
+    "is_compressed",
+    "is_regular_file",
+    "read_blocks",
+    "read_text",
+]
 
 OnBytes = Callable[[int], object]
 
 STANDARD_INPUT = "-"
 _BLOCK = 2**16
-_OPENERS = {".gz": gzip.open, ".xz": lzma.open}
 
 
 def read_text(
@@ -55,38 +61,67 @@ def read_blocks(
     """
     left = float("inf") if stop is None else stop - start
     try:
-        with _open(path) as (unpacked, stored):
+        with _open(path) as file:
             if start:
-                unpacked.seek(start)
-            before = start
-            while left and (block := unpacked.read(int(min(_BLOCK, left)))):
-                left -= len(block)
-                yield block
-                after = stored.tell() if stored.seekable() else before + len(block)
-                progress(after - before)
-                before = after
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+                file.seek(start)
+            unpack = _DECOMPRESSORS.get(Path(path).suffix, iter)
+            yield from unpack(_read(file, left, progress))
+    except (EOFError, zlib.error, lzma.LZMAError) as error:
         raise OSError(f"{os.fspath(path)!r} is damaged: {error}.") from error
 
 
-def can_be_split(path: str | os.PathLike) -> bool:
-    """Whether parts of a file can be read alone: not of a pipe, nor compressed."""
-    return os.path.isfile(path) and Path(path).suffix not in _OPENERS
+def is_regular_file(path: str | os.PathLike) -> bool:
+    """Whether a path names a file on disk, and not a pipe or standard input."""
+    return os.fspath(path) != STANDARD_INPUT and os.path.isfile(path)
+
+
+def is_compressed(path: str | os.PathLike) -> bool:
+    """Whether a file's name says that it is compressed."""
+    return Path(path).suffix in _DECOMPRESSORS
 
 
 @contextmanager
-def _open(path: str | os.PathLike) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Open a file; give it as it unpacks, and as it is stored."""
+def _open(path: str | os.PathLike) -> Iterator[BinaryIO]:
     if os.fspath(path) == STANDARD_INPUT:
-        yield sys.stdin.buffer, sys.stdin.buffer
+        yield sys.stdin.buffer
         return
-    with open(path, "rb") as stored:
-        opener = _OPENERS.get(Path(path).suffix)
-        if opener is None:
-            yield stored, stored
-            return
-        with opener(stored) as unpacked:
-            yield unpacked, stored
+    with open(path, "rb") as file:
+        yield file
+
+
+def _read(file: BinaryIO, left: float, progress: OnBytes) -> Iterator[bytes]:
+    while left and (block := file.read(int(min(_BLOCK, left)))):
+        left -= len(block)
+        progress(len(block))
+        yield block
+
+
+def _decompress(new: Callable, blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield what blocks unpack to, stream after stream.
+
+    The modules' own readers take what is damaged after a first stream for padding,
+    and an empty file for an empty text.
+    """
+    stream = new()
+    for block in blocks:
+        for start in range(0, len(block), _PACKED):
+            rest = block[start : start + _PACKED]
+            if stream.eof:
+                rest = rest.lstrip(b"\0")  # padding
+                stream = new() if rest else stream
+            while rest:
+                yield stream.decompress(rest)
+                rest = stream.unused_data.lstrip(b"\0")
+                stream = new() if rest else stream
+    if not stream.eof:
+        raise EOFError("it ends too soon")
+
+
+_PACKED = 2**12  # bytes at a time: they may unpack to a thousand times as many
+_DECOMPRESSORS = {
+    ".gz": partial(_decompress, partial(zlib.decompressobj, wbits=31)),
+    ".xz": partial(_decompress, lzma.LZMADecompressor),
+}
 
 
 def _decode(decoder, block: bytes, final: bool, position: int, path) -> str:

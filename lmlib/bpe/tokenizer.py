@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -96,7 +96,6 @@ class Tokenizer:
             self._piece_ids = self._word_ids
         else:
             self._piece_ids = BoundedCache(self._encode_piece, _CACHE_BYTES)
-        self._policy = lru_cache(maxsize=64)(self._make_policy)
 
     # --- from and to files ----------------------------------------------------
 
@@ -110,14 +109,14 @@ class Tokenizer:
         Raises FileNotFoundError if there is neither, and ValueError if the file
         holds something else than a byte-level BPE tokenizer.
         """
+        if name_or_path == "gpt2":  # a folder of that name is "./gpt2"
+            vocab, merges = read_vocab_bpe(load_corpus("gpt2_merges"))
+            return cls(vocab, merges, ["<|endoftext|>"])
         path = Path(name_or_path)
         if path.is_dir():
             path /= "tokenizer.json"
         if path.exists():
             return cls.from_spec(read_tokenizer_json(path))
-        if os.fspath(name_or_path) == "gpt2":
-            vocab, merges = read_vocab_bpe(load_corpus("gpt2_merges"))
-            return cls(vocab, merges, ["<|endoftext|>"])
         raise FileNotFoundError(
             f"There is no tokenizer {os.fspath(name_or_path)!r}: pass 'gpt2', or "
             "the path of a tokenizer.json or of its folder. Nothing is downloaded."
@@ -193,7 +192,7 @@ class Tokenizer:
     @property
     def vocab_size(self) -> int:
         """One more than the greatest id: as many rows as an embedding needs."""
-        return max(self.spec.vocab) + 1
+        return self.spec.greatest_id + 1
 
     def __repr__(self) -> str:
         name, special = type(self).__name__, len(self.special_tokens)
@@ -308,23 +307,18 @@ class Tokenizer:
     def _policy_of(
         self, allowed: AllowedSpecial, disallowed: AllowedSpecial
     ) -> _Policy:
-        return self._policy(_names(allowed), _names(disallowed))
-
-    def _make_policy(
-        self, allowed: frozenset[str] | None, disallowed: frozenset[str] | None
-    ) -> _Policy:
         known = self.special_tokens.keys()
-        allowed = known if allowed is None else allowed
-        disallowed = known - allowed if disallowed is None else disallowed
-        for name in sorted(allowed - known):
+        allowed_names = _names(allowed, frozenset(known))
+        for name in sorted(allowed_names - known):
             raise ValueError(
                 f"{name!r} is allowed, but it is no special token here: "
                 f"there is {', '.join(map(repr, known)) or 'none'}."
             )
-        return _Policy(self.pattern, frozenset(allowed), frozenset(disallowed))
+        disallowed_names = _names(disallowed, known - allowed_names)
+        return _policy(self.pattern, allowed_names, disallowed_names)
 
     def _check_dtype(self, dtype: DTypeLike) -> None:
-        dtype, greatest = np.dtype(dtype), self.vocab_size - 1
+        dtype, greatest = np.dtype(dtype), self.spec.greatest_id
         if not np.issubdtype(dtype, np.integer):
             raise ValueError(f"Ids are integers: {dtype} is no integer type.")
         if greatest > np.iinfo(dtype).max:
@@ -386,13 +380,19 @@ class _Policy:
             raise SpecialTokenError(name)
 
 
-def _names(special: AllowedSpecial) -> frozenset[str] | None:
-    """Return the names as a set, None for all."""
-    if isinstance(special, str):
-        if special == "all":
-            return None
-        raise TypeError(f"{special!r} is one name: pass a set of names, or 'all'.")
-    return frozenset(special)
+@lru_cache(maxsize=256)
+def _policy(
+    pattern: str | None, allowed: frozenset[str], disallowed: frozenset[str]
+) -> _Policy:
+    return _Policy(pattern, allowed, disallowed)
+
+
+def _names(special: AllowedSpecial, all_names: Set[str]) -> frozenset[str]:
+    if not isinstance(special, str):
+        return frozenset(special)
+    if special == "all":
+        return frozenset(all_names)
+    raise TypeError(f"{special!r} is one name: pass a set of names, or 'all'.")
 
 
 def _checked(text: Any) -> str:

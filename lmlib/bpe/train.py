@@ -13,11 +13,11 @@ from lmlib.bpe.counting import PretokenCounter, count_files
 from lmlib.bpe.merges import iter_merges
 from lmlib.bpe.patterns import GPT2_PATTERN
 from lmlib.bpe.reference import check_training
-from lmlib.bpe.text_files import STANDARD_INPUT
+from lmlib.bpe.spec import Pair
+from lmlib.bpe.text_files import STANDARD_INPUT, is_regular_file
 
 __all__ = ["train_bpe"]
 
-Pair = tuple[bytes, bytes]
 Source = str | os.PathLike | Iterable[str | os.PathLike]
 
 
@@ -55,7 +55,7 @@ def train_bpe(
     num_merges = vocab_size - 256 - len(special_tokens)
     learned = iter_merges({pretoken.encode(): n for pretoken, n in counts.items()})
     merges = list(
-        tqdm(
+        _Bar(
             islice(learned, num_merges),
             desc="merging",
             total=num_merges,
@@ -67,6 +67,10 @@ def train_bpe(
     vocab += [left + right for left, right in merges]
     vocab += [token.encode() for token in special_tokens]
     return dict(enumerate(vocab)), merges
+
+
+class _Bar(tqdm):
+    monitor_interval = 0  # no thread of its own, because workers may be forked
 
 
 def _count(
@@ -85,7 +89,7 @@ def _count(
             files.append(item)
         else:
             counter.add([_text(item)])
-    with tqdm(
+    with _Bar(
         desc="counting",
         total=_stored_bytes(files),
         unit="B",
@@ -102,6 +106,8 @@ def _count(
 def _text(item: object) -> str:
     if not isinstance(item, str):
         raise TypeError(f"A text is {item!r}: pass texts (str) and files (Path).")
+    if len(item) < 256 and "\0" not in item and os.path.isfile(item):
+        raise ValueError(f"{item!r} is the name of a file: pass Path({item!r}).")
     return item
 
 
@@ -118,7 +124,7 @@ def _stored_bytes(files: Sequence[os.PathLike]) -> int | None:
             f"There is no file {error.filename!r}. To train on a text itself, pass "
             "it in a list."
         ) from None
-    return size if all(map(os.path.isfile, files)) else None
+    return size if all(map(is_regular_file, files)) else None
 
 
 def _hidden(progress: bool) -> bool | None:

@@ -17,7 +17,8 @@ from lmlib import __version__
 __all__ = ["app", "main"]
 
 EXIT_CODES = """Exit codes: 0 success; 1 the answer is no (tokenizer compare); 2 wrong usage or
-input, which one line on standard error explains; 130 interrupted by Ctrl-C.
+input, which one line on standard error explains; 130 interrupted by Ctrl-C; 141
+the reader of the output went away; 143 terminated.
 """  # noqa: E501 (it fits a terminal of 80 columns)
 
 
@@ -44,6 +45,11 @@ app.command(
     name="tokenizer",
     help="Train byte-pair encoders, encode and decode with them, look inside.",
 )
+app.command(
+    "lmlib.cli.doctor:app",
+    name="doctor",
+    help="Show what this machine has, what it reaches, and what it lacks.",
+)
 
 WRONG = 2  # usage or input
 INTERRUPTED = 128 + 2  # what a shell reports for a program that SIGINT ended
@@ -66,6 +72,11 @@ def main(arguments: Iterable[str] | None = None) -> int:
         return code or 0
     except BrokenPipeError:
         _drop_output()
+        return PIPE_CLOSED
+    except SystemExit as stop:
+        if stop.code != 1:
+            raise
+        _drop_output()  # help was printed by rich, whose way to tell this is 1
         return PIPE_CLOSED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

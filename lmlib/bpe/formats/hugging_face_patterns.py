@@ -21,8 +21,9 @@ from lmlib.bpe.patterns import (
     CL100K_PATTERN,
     GPT2_PATTERN,
     O200K_PATTERN,
-    compile_pattern,
+    check_never_empty,
 )
+from lmlib.bpe.unicode_table import CLASS_NAMES
 
 __all__ = ["pre_tokenizer", "read_pre_tokenizer"]
 
@@ -142,9 +143,9 @@ def _read_split(entry: Mapping) -> str:
     pattern = source.get("Regex") if isinstance(source, Mapping) else None
     if not isinstance(pattern, str):
         raise ValueError("pre_tokenizer: the pattern of Split is not a Regex.")
-    kept = {("Isolated", False): True, ("Removed", True): False}
     how = entry.get("behavior"), entry.get("invert", False)
-    if how not in kept:
+    keeps_gaps = how == ("Isolated", False)
+    if not keeps_gaps and how != ("Removed", True):
         raise ValueError(
             f"pre_tokenizer: Split with behavior={how[0]!r} and invert={how[1]!r} "
             "cannot be read: only 'Isolated' and False, or 'Removed' and True."
@@ -152,7 +153,7 @@ def _read_split(entry: Mapping) -> str:
     if pattern in _FROM_HUGGING_FACE:
         return _FROM_HUGGING_FACE[pattern]
     _check_meaning(pattern)
-    return _WITH_GAPS.format(pattern) if kept[how] else pattern
+    return _WITH_GAPS.format(pattern) if keeps_gaps else pattern
 
 
 def _without_gaps(pattern: str) -> str | None:
@@ -166,14 +167,18 @@ def _without_gaps(pattern: str) -> str | None:
 # {1,3}+ and {3}?, flags, \w with eight more characters, the edges of words, \Z
 # before a newline, and letters that mean something in one of them only. In sets,
 # too. To ignore case is safe with letters that no ligature stands for. A back
-# reference has another number in _WITH_GAPS.
-_ESCAPE = (
-    r"\\(?:[pP]\{[^{}]*\}|[dDsSrntfv]|[^a-zA-Z0-9]|x[\da-fA-F]{2}|u[\da-fA-F]{4})"
+# reference has another number in _WITH_GAPS. Properties that are not in our table
+# follow the Unicode of whoever reads them, and a class cannot end a range.
+_CLASS = rf"\\(?:[pP]\{{\^?(?:{'|'.join(CLASS_NAMES)})\}}|[dDsS])"
+_CHARACTER = r"\\(?:[rntfv]|[^a-zA-Z0-9]|x[0-7][\da-fA-F]|u[\da-fA-F]{4})"
+_IN_SET = (
+    rf"{_CLASS}(?!-[^\]])"
+    rf"|(?!(?:{_CHARACTER}|.)-{_CLASS})(?:{_CHARACTER}|[^\]\[\\])"
 )
 _CONTRACTIONS = r"\(\?i:(?:'s\|'t\|'re\|'ve\|'m\|'ll\|'d|\[sdmt\]\|ll\|ve\|re)\)"
 _STEP = regex.compile(
-    rf"{_ESCAPE}|{_CONTRACTIONS}|\[\^?\]?(?:{_ESCAPE}|[^\]\[\\])*\]"
-    r"|(?P<other>\\.|\[\^?\]?[^\]]*\]?|[$^]|\{[\d,]*\}\+|\{\d*\}\?|\(\*"
+    rf"{_CLASS}|{_CHARACTER}|{_CONTRACTIONS}|\[\^?\]?(?:{_IN_SET})*\]"
+    r"|(?P<other>\\.|\[\^?\]?[^\]]*\]?|[$^]|\{[\d,]*\}\+|\{\d*\}\?|\{,\}|\(\*"
     r"|\(\?(?!:|=|!|>|<=|<!)\S?)|.",
     regex.DOTALL,
 )
@@ -188,8 +193,4 @@ def _check_meaning(pattern: str) -> None:
                 f"{step.start()}, which `regex` and Hugging Face's engine read "
                 "differently: write the pattern without it."
             )
-    if compile_pattern(pattern).fullmatch(""):
-        raise ValueError(
-            f"Pattern {pattern!r} matches nothing at all as well: Hugging Face and "
-            "tiktoken cut differently there, so let it match one character or more."
-        )
+    check_never_empty(pattern)

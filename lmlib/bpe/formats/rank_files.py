@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lmlib.bpe.formats.canonical import split_tokens
+from lmlib.bpe.patterns import check_never_empty
 from lmlib.bpe.spec import Pair, TokenizerSpec
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def to_tiktoken(spec: TokenizerSpec, name: str = "lmlib") -> "tiktoken.Encoding"
     what is no character class otherwise than ``regex`` does; ``$``, for example.
 
     Raises ImportError if ``tiktoken`` is not installed, and ValueError as
-    ``tiktoken_ranks`` does, or for a pattern that tiktoken refuses.
+    ``tiktoken_ranks`` does, or for a pattern that tiktoken refuses or that matches
+    the empty text.
     """
     try:
         import tiktoken
@@ -46,6 +48,8 @@ def to_tiktoken(spec: TokenizerSpec, name: str = "lmlib") -> "tiktoken.Encoding"
         raise ImportError(
             "A tiktoken encoding needs their library: pip install tiktoken"
         ) from error
+    if spec.pattern is not None:
+        check_never_empty(spec.pattern)
     return tiktoken.Encoding(
         name,
         pat_str=r"[\s\S]+" if spec.pattern is None else spec.pattern,
