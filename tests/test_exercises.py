@@ -305,13 +305,50 @@ def test_windows_may_be_made_in_any_way_that_shares_memory():
 
 
 def test_merges_may_be_given_as_bytes_or_in_a_list():
-    for answer in [("an", "ban", "ana"), ["an", "ban", "ana"], (b"an", b"ban", b"ana")]:
+    for answer in [("an", "ban", "band"), ["an", "ban", "band"], (b"an", b"ban", b"band")]:
         assert get_exercise("tokenization.banana").judge(answer) == "Right."
 
 
 @pytest.mark.parametrize("text", ["x²", "a①", "half a cup: 1½", "\x1c ", "12² and counting"])
 def test_any_text_that_is_cut_in_two_ways_breaks_the_naive_pattern(text):
     assert get_exercise("tokenization.stdlib_re").judge(text) == "Right."
+
+
+@pytest.mark.parametrize("text", ["½", "Ⅷ", "①", "½ m", "only 1 ²"])
+def test_the_right_kind_of_number_alone_is_told_to_find_company(text):
+    assert "right kind" in get_exercise("tokenization.stdlib_re").judge(text)
+
+
+def test_half_a_pair_is_cut_alike():
+    assert get_exercise("tokenization.stdlib_re").judge("\ud83c").startswith("Not yet: both cut that alike")
+
+
+@pytest.mark.parametrize(("ids", "hint"), [(50_258, "too many"), (50_257 + 1024, "positions"), (50_304, "padding")])
+def test_a_few_ids_too_many_are_no_rounding(ids, hint):
+    verdict = get_exercise("tokenization.embedding").judge(ids * 768)
+    assert verdict.startswith("Not yet: close")
+    assert hint in verdict
+
+
+def test_a_text_with_the_name_of_a_special_token_must_fit_too():
+    gpt2 = Tokenizer.from_pretrained("gpt2")
+
+    def fit(text, limit, **options):
+        return gpt2.decode_bytes(gpt2.encode(text, **options)[:limit]).decode(errors="ignore")
+
+    judge = get_exercise("tokenization.fit").judge
+    assert "<|endoftext|>" in judge(fit)
+    assert "special token" in judge(lambda text, limit: fit(text, limit, allowed_special="all"))
+    assert judge(lambda text, limit: fit(text, limit, disallowed_special=())) == "Right."
+
+
+def test_a_text_that_is_encoded_again_is_cut_otherwise():
+    gpt2 = Tokenizer.from_pretrained("gpt2")
+
+    def fit(text, limit):
+        return next(text[:n] for n in range(len(text), -1, -1) if len(gpt2.encode_ordinary(text[:n])) <= limit)
+
+    assert "encode again" in get_exercise("tokenization.fit").judge(fit)
 
 
 def test_a_text_may_be_fitted_by_offsets():

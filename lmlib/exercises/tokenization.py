@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -20,6 +21,7 @@ from lmlib.bpe.reference import (
     pretokenize,
     train,
 )
+from lmlib.bpe.surrogates import replace_surrogates
 from lmlib.corpora import load_corpus
 from lmlib.exercises import Exercise, function_exercise, value_exercise
 
@@ -45,7 +47,7 @@ def _gpt2() -> tuple[dict[int, bytes], list[Pair], dict[bytes, int]]:
 
 
 def _banana() -> Exercise:
-    text = "banana bandana"
+    text = "banana band"
 
     def learned(choose: Callable[[Counter], Pair]) -> tuple[str, ...]:
         words, tokens = count_pretokens([text], [], None), []
@@ -72,8 +74,12 @@ def _banana() -> Exercise:
         mistakes=[
             (
                 learned(lambda c: min(c, key=lambda pair: (-c[pair], pair))),
-                "these tokens in another order: "
-                "of equal counts, the greater pair is merged first.",
+                "of equal counts you take the smaller pair; take the greater one.",
+            ),
+            (
+                learned(lambda c: max(c, key=c.get)),
+                "of equal counts you take the pair seen first; "
+                "compare the two as bytes.",
             ),
             (
                 tuple(pair for pair, _ in counted_once),
@@ -97,6 +103,19 @@ def _embedding() -> Exercise:
             (len(merges) * width, "merges make most ids, but not all of them."),
             (len(ranks) * width, "one id is missing: no merge makes it."),
             ((len(merges) + 1) * width, "what do the merges start from?"),
+            (
+                (ids + 1) * width,
+                "close, but one id too many: which kind has fewer?",
+            ),
+            (
+                (ids + 1024) * width,
+                "close, but positions have a matrix of their own; count ids.",
+            ),
+            (
+                50_304 * width,
+                "close, but some of these rows are padding for the hardware; "
+                "which ids do you count?",
+            ),
             (ids, "that is the number of ids; each has a row of numbers."),
             (ids * width * 4, "that looks like bytes in fp32; count parameters."),
             (ids * width * 2, "that looks like bytes in bf16; count parameters."),
@@ -109,8 +128,13 @@ def _stdlib_re() -> Exercise:
     def kind(answer: Any) -> str | None:
         if not isinstance(answer, str):
             return None
-        if naive_pretokenize(answer) != pretokenize(answer):
+        text = replace_surrogates(answer)
+        if naive_pretokenize(text) != pretokenize(text):
             return "cut in two ways"
+        if any(
+            unicodedata.category(character) in ("Nl", "No") for character in text
+        ):
+            return "the right kind"
         return "only ASCII" if answer.isascii() else "beyond ASCII"
 
     return Exercise(
@@ -124,6 +148,11 @@ def _stdlib_re() -> Exercise:
                 "naïve 你好 ٣",
                 "both cut that alike: letters and decimal digits of any script "
                 "are the same to them. What else counts?",
+            ),
+            (
+                "½",
+                "the right kind of character, but alone both cut it alike; "
+                "put a letter or a digit directly beside it.",
             ),
         ],
         hint="answer with a text, as a string.",
@@ -153,6 +182,17 @@ def _replay() -> Exercise:
             for i in range(len(word) - 2, -1, -1):
                 if tuple(word[i : i + 2]) == pair:
                     word[i : i + 2] = [pair[0] + pair[1]]
+        return word
+
+    def left_to_right(piece: bytes, merges: Sequence[Pair]) -> list[bytes]:
+        known = {left + right for left, right in merges}
+        word: list[bytes] = []
+        for i in range(len(piece)):
+            byte = piece[i : i + 1]
+            if word and word[-1] + byte in known:
+                word[-1] += byte
+            else:
+                word.append(byte)
         return word
 
     def longest_match(piece: bytes, merges: Sequence[Pair]) -> list[bytes]:
@@ -197,6 +237,11 @@ def _replay() -> Exercise:
                 "walk from left to right.",
             ),
             (
+                left_to_right,
+                "that lets each token grow to the right while it can; "
+                "an earlier merge may come first elsewhere.",
+            ),
+            (
                 longest_match,
                 "that takes the longest token; the order of the merges decides.",
             ),
@@ -208,6 +253,8 @@ def _replay() -> Exercise:
 
 
 def _fit() -> Exercise:
+    end = "<|endoftext|>"
+
     def kept(text: str, limit: int) -> bytes:
         vocab, _, ranks = _gpt2()
         return b"".join(vocab[i] for i in encode(text, ranks)[:limit])
@@ -220,6 +267,18 @@ def _fit() -> Exercise:
 
     def stripped(text: str, limit: int) -> str:
         return with_replacement(text, limit).rstrip("\ufffd")
+
+    def encoded_again(text: str, limit: int) -> str:
+        _, _, ranks = _gpt2()
+        while len(encode(text, ranks)) > limit:
+            text = text[:-1]
+        return text
+
+    def with_special(text: str, limit: int) -> str:
+        vocab, _, ranks = _gpt2()
+        ids = encode(text, ranks, {end: len(ranks)})[:limit]
+        data = b"".join(vocab.get(i, end.encode()) for i in ids)
+        return data.decode(errors="ignore")
 
     def characters(text: str, limit: int) -> str:
         return text[:limit]
@@ -235,7 +294,8 @@ def _fit() -> Exercise:
     def probes() -> list[tuple[str, int]]:
         text = "Hello, 🌍! 你好!"
         cuts = [(text, limit) for limit in (0, 1, 3, 4, 5, 8, 12, 100)]
-        return [*cuts, ("Lost: \ufffd", 100), ("", 5)]
+        split = [("2024", 1), ("Call me Ishmael.", 3), (f"a{end}b", 3)]
+        return [*cuts, *split, ("Lost: \ufffd", 100), ("", 5)]
 
     return function_exercise(
         fit,
@@ -250,6 +310,16 @@ def _fit() -> Exercise:
                 stripped,
                 "a text may hold U+FFFD itself, and you remove that too; "
                 "decide before you decode.",
+            ),
+            (
+                encoded_again,
+                "you encode again, and a shorter text is cut otherwise; "
+                "keep the first ids of the whole text.",
+            ),
+            (
+                with_special,
+                "the text may hold the name of a special token; "
+                "here it is text like any other.",
             ),
             (characters, "you counted characters; the limit is in tokens."),
             (
