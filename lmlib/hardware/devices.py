@@ -1,15 +1,13 @@
-"""The devices of the machine at hand, and how long something takes on it."""
+"""The devices of the machine at hand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from numbers import Integral
-from statistics import median
-from time import perf_counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
+
+__all__ = ["available_devices", "get_device"]
 
 
 def available_devices() -> tuple[str, ...]:
@@ -46,22 +44,3 @@ def get_device(name: str | torch.device = "auto") -> torch.device:
             'name one of these, or "auto" for the best of them'
         )
     return torch.device(full_name)
-
-
-def median_seconds(function: Callable[[], object], repeats: int = 5) -> float:
-    """Median wall time of a call on the CPU, in seconds.
-
-    One call that is not counted comes first, and pays for pages and caches.
-    ``ValueError`` unless ``repeats`` is a whole number from 1 on.
-    """
-    if not isinstance(repeats, Integral) or repeats < 1:
-        raise ValueError(
-            f"repeats must be at least 1, and a whole number, not {repeats!r}"
-        )
-    function()
-    times = []
-    for _ in range(repeats):
-        start = perf_counter()
-        function()
-        times.append(perf_counter() - start)
-    return median(times)
