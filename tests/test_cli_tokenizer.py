@@ -412,7 +412,7 @@ def test_the_last_merge_leads_to_the_ids(run, word):
 
 def test_a_merge_is_the_leftmost_of_the_lowest_rank():
     ranks = {bytes([i]): i for i in range(256)} | {b"aa": 256, b"aaa": 257, b"ba": 258}
-    assert list(merge_steps(b"baaa", ranks)) == [(0, [b"b", b"aa", b"a"]), (1, [b"b", b"aaa"])]
+    assert list(merge_steps(b"baaa", ranks)) == [(256, [b"b", b"aa", b"a"]), (257, [b"b", b"aaa"])]
     assert list(merge_steps(b"", ranks)) == []
 
 

@@ -78,7 +78,7 @@ def compression_by_language(tokenizer: Tokenizer) -> list[Facts]:
 def merges_of_word(tokenizer: Tokenizer, word: str) -> list[Facts]:
     """Return, for each pre-token of a word, its tokens and the merges made in it.
 
-    The rank of a merge is its place, from 0, in the order of merges. ``whole`` is
+    The first merge has rank 256, after the bytes. ``whole`` is
     true if the pre-token is one token, though no merges lead to it.
     """
     pretokens = []
@@ -104,7 +104,7 @@ def merges_of_word(tokenizer: Tokenizer, word: str) -> list[Facts]:
 def merge_steps(
     piece: bytes, ranks: Mapping[bytes, int]
 ) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield each merge in a pre-token: its rank among merges, and the tokens then.
+    """Yield each merge in a pre-token: its rank, and the tokens then.
 
     ``ranks`` numbers the 256 bytes and then the results of the merges. The lowest
     is merged first; of several, the leftmost.
@@ -118,4 +118,4 @@ def merge_steps(
         merged = min(known, key=ranks.__getitem__)
         at = results.index(merged)
         tokens[at : at + 2] = [merged]
-        yield ranks[merged] - 256, tokens.copy()
+        yield ranks[merged], tokens.copy()

@@ -82,8 +82,8 @@ def inspect(
 
     That is the size of its vocabulary, its special tokens, pattern and longest
     tokens; the bytes per token in 34 languages and in the files named; and the
-    merges that build a word, each with its rank: its place, from 0, in the order of
-    merges. A space in a token is shown as ␣.
+    merges that build a word, each with its rank: 256 is the first merge. A space in
+    a token is shown as ␣.
     """
     tokenizer = Tokenizer.from_pretrained(options.tokenizer)
     with progress_bar(files, options.quiet) as bar:
