@@ -50,6 +50,11 @@ app.command(
     name="doctor",
     help="Show what this machine has, what it reaches, and what it lacks.",
 )
+app.command(
+    "lmlib.cli.plan:app",
+    name="plan",
+    help="Plan a training run: FLOPs, days, memory, whether it fits, cost.",
+)
 
 WRONG = 2  # usage or input
 INTERRUPTED = 128 + 2  # what a shell reports for a program that SIGINT ended
