@@ -703,3 +703,17 @@ def test_closed_streams_are_no_crash(trained):
     shell = f"{shlex.join(command)} <&- >&-"
     done = subprocess.run(["sh", "-c", shell], cwd=ROOT, stderr=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("number", ["300.7", "many", "1e400"])
+def test_a_number_that_is_not_whole_is_refused(run, tmp_path, number):
+    """cyclopts alone would cut 300.7 down to 300."""
+    done = run("train", "-", "--vocab-size", number, "--out", tmp_path / "out.json", stdin=b"text")
+    assert done.code == 2
+    assert "--vocab-size" in done.err
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_whole_number_may_be_written_with_an_exponent(run, tmp_path):
+    done = run("train", "-", "--vocab-size", "3e2", "--out", tmp_path / "out.json", stdin=MOBY_DICK[:9000].encode())
+    assert "300 tokens" in succeed(done).text

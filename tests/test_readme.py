@@ -31,7 +31,7 @@ def test_python():
 @pytest.mark.usefixtures("corpus")
 def test_commands(capfd):
     commands = re.findall(r"^lmlib .*$", README, re.MULTILINE)
-    assert len(commands) == 4
+    assert len(commands) == 6
     for command in commands:
         subprocess.run([sys.executable, "-m", *shlex.split(command)], check=True)
     assert capfd.readouterr().out.count("written to") == 2

@@ -1,14 +1,13 @@
 """``lmlib plan``."""
 
 import textwrap
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
-from cyclopts import App, Group, Parameter, Token
+from cyclopts import App, Group, Parameter
 
 from lmlib.cli.files import Json, print_json
+from lmlib.cli.numbers import Number, number
 from lmlib.config import MODEL_SHAPES, ModelConfig, named_config
 from lmlib.memory import RECIPES
 from lmlib.plan import HOUR, TrainingPlan
@@ -32,25 +31,7 @@ WIDTH = 80
 DAY = 24 * HOUR
 
 
-def _number(type_: object, words: Sequence[Token]) -> float:
-    """Return what is written; whole numbers as int, 15e12 among them.
-
-    What else is wrong with a number is said where it is used.
-    """
-    text = words[0].value
-    with suppress(ValueError):
-        return int(text)
-    try:
-        number = float(text)
-    except ValueError:
-        raise ValueError(
-            f"{text!r} is no number: write one, such as 0.5 or 15e12."
-        ) from None
-    return int(number) if number.is_integer() else number
-
-
-Count = Annotated[int, Parameter(converter=_number)]
-Rate = Annotated[float, Parameter(converter=_number)]
+Count = Annotated[int, Parameter(converter=number)]
 
 SHAPE = Group(
     "Shape",
@@ -119,7 +100,7 @@ class PlanOptions:
     """Accelerator to train on, such as h100 (SXM) or h100-pcie."""
     devices: Count = 1
     """How many of them."""
-    mfu: Rate = TrainingPlan.mfu
+    mfu: Number = TrainingPlan.mfu
     """Share of their peak that training reaches."""
     dtype: str = TrainingPlan.dtype
     """Whose peak that is: fp32, tf32, bf16, fp16, fp8."""
@@ -131,7 +112,7 @@ class PlanOptions:
             + "."
         ),
     ] = TrainingPlan.recipe
-    price_per_hour: Rate | None = None
+    price_per_hour: Number | None = None
     """Price of one device for an hour, in any currency."""
     json: Json = False
 

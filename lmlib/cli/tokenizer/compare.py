@@ -19,6 +19,7 @@ from lmlib.cli.files import (
     progress_bar,
     read_texts,
 )
+from lmlib.cli.numbers import WholeNumber
 from lmlib.cli.tokenizer.comparison import (
     Difference,
     Speed,
@@ -64,7 +65,7 @@ class CompareOptions:
         ),
     ] = None
     allow_special: AllowSpecial = ()
-    runs: int = 3
+    runs: WholeNumber = 3
     """How often both are timed, in turn."""
     json: Json = False
     quiet: NoProgress = False

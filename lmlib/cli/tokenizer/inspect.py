@@ -17,6 +17,7 @@ from lmlib.cli.files import (
     progress_bar,
     read_texts,
 )
+from lmlib.cli.numbers import WholeNumber
 from lmlib.cli.tokenizer.facts import (
     compression,
     compression_by_language,
@@ -46,7 +47,7 @@ class InspectOptions:
     """Options of ``lmlib tokenizer inspect``."""
 
     tokenizer: TokenizerName = "gpt2"
-    longest: int = 10
+    longest: WholeNumber = 10
     """How many of the longest tokens to show."""
     word: Annotated[
         tuple[str, ...],

@@ -19,6 +19,7 @@ from lmlib.cli.files import (
     name_of,
     print_json,
 )
+from lmlib.cli.numbers import WholeNumber
 from lmlib.cli.tokenizer.options import PATTERNS, Flattened
 
 __all__ = ["EXAMPLES", "USAGE", "TrainOptions", "train"]
@@ -43,7 +44,7 @@ class TrainOptions:
     Raises OSError if ``out`` could not be written, before time is spent.
     """
 
-    vocab_size: int
+    vocab_size: WholeNumber
     """Tokens to end with: 256 bytes, one per merge, and the special tokens."""
     out: Annotated[
         Path,
@@ -66,7 +67,7 @@ class TrainOptions:
             "cl100k, o200k, none (it is not cut), or a regular expression."
         ),
     ] = "gpt2"
-    num_workers: int = 1
+    num_workers: WholeNumber = 1
     """Processes that count pre-tokens side by side."""
     json: Json = False
     quiet: Quiet = False
