@@ -203,7 +203,7 @@ def machine() -> dict:
     return {
         "cpu": models[0] if models else platform.processor(),
         "cores": os.cpu_count(),
-        "system": platform.platform(terse=True),
+        "system": platform.system(),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in ["lmlib", "regex", "tiktoken", "tokenizers"]},
     }

@@ -12,23 +12,17 @@ for the reasons that ``pretokens`` gives. For other patterns the text between tw
 special tokens stays in one part, however long it is.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 
-import regex
-
-from lmlib.bpe.patterns import compile_pattern
+from lmlib.bpe.class_patterns import compile_by_class, replace_by_class
 from lmlib.bpe.pretokens import KNOWN_PATTERNS
 from lmlib.bpe.special_tokens import special_token_finder
 from lmlib.bpe.surrogates import replace_surrogates
 
 __all__ = ["Cutter"]
 
-# The first is enough for most texts, and `re` compiles it at once. The other takes
-# a tenth of a second: it is compiled for the first text that needs it.
-_BEFORE_SPACE = re.compile(r"(?<=[!-~])(?= )")
-_BETWEEN_PRETOKENS = (
-    r"(?<=[\p{L}\p{N}])(?=[^\p{L}\p{N}\p{M}'])|(?<=\S)(?=[^\S\r\n])"
+_BETWEEN_PRETOKENS = compile_by_class(
+    r"(?<=[\p{L}\p{N}])(?=[^\p{L}\p{N}\p{M}'])|(?<=\S)(?=\s)(?![\r\n])"
 )
 _WINDOW = 1000  # characters
 
@@ -102,7 +96,7 @@ class Cutter:
         return len(text) - self._characters_after + 1
 
     def _cuts(self, text: str, start: int, stop: int) -> set[int]:
-        """Return safe cuts of a range; all of them, if few are easy to see."""
+        """Return the safe cuts of a range."""
         first = max(0, start - self.characters_before)
         inside: set[int] = set()
         covered = 0
@@ -113,18 +107,12 @@ class Cutter:
         for begin, end in self._recognised.spans(text, first, stop):
             if begin not in inside:  # else it may be part of another one
                 beside |= {begin, end}
-        cuts = {cut for cut in beside - inside if start <= cut < stop}
-        for pattern in self._between():
-            if cuts:
-                break
-            matches = pattern.finditer(text, start, stop)
-            cuts = {match.start() for match in matches} - inside
-        return cuts
-
-    def _between(self) -> Iterator[re.Pattern | regex.Pattern]:
         if self._is_known:
-            yield _BEFORE_SPACE
-            yield compile_pattern(_BETWEEN_PRETOKENS)
+            before = max(0, start - 1)
+            letters = replace_by_class(text[before:stop])
+            matches = _BETWEEN_PRETOKENS.finditer(letters)
+            beside.update(before + match.start() for match in matches)
+        return {cut for cut in beside - inside if start <= cut < stop}
 
 
 def _slices(texts: Iterable[str], size: int) -> Iterator[str]:

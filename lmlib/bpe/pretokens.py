@@ -1,8 +1,7 @@
 r"""How a pattern cuts a text: into pre-tokens, and first into larger pieces.
 
-A piece is some text that is cut alone as it is in its place. The ``regex`` module
-is slow, so it should see each piece only once; where pieces end is found by ``re``,
-with plain ASCII in mind. Moby-Dick has 239,000 pieces, 27,000 different ones, and
+A piece is some text that is cut alone as it is in its place. So each different piece
+is cut only once; where pieces end is found with plain ASCII in mind. Moby-Dick has 239,000 pieces, 27,000 different ones, and
 5 MB of Python source have 693,000, of which 83,000 differ.
 
 Why a piece may end there, for the three patterns of ``patterns``:
@@ -20,6 +19,7 @@ piece ends with white space except at the end of the text.
 import re
 from collections.abc import Callable
 
+from lmlib.bpe.class_patterns import find_all_by_class
 from lmlib.bpe.patterns import (
     CL100K_PATTERN,
     GPT2_PATTERN,
@@ -72,6 +72,8 @@ class Pretokenizer:
 def _find_all(pattern: str | None) -> Callable[[str], list[str]]:
     if pattern is None:
         return lambda text: [text]
+    if pattern in KNOWN_PATTERNS:
+        return find_all_by_class(pattern)
     compiled = compile_pattern(pattern)
     if not compiled.groups:
         return compiled.findall
