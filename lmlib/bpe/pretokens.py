@@ -1,9 +1,9 @@
 r"""How a pattern cuts a text: into pre-tokens, and first into larger pieces.
 
 A piece is some text that is cut alone as it is in its place. So each different
-piece is cut only once; where pieces end is found with plain ASCII in mind. Moby-Dick
-has 239,000 pieces, 27,000 different ones, and 5 MB of Python source have 693,000,
-of which 83,000 differ.
+piece is cut only once; where pieces end is found with plain ASCII in mind. Of the
+239,000 pieces of Moby-Dick, 27,000 are different, and of the 693,000 of 5 MB of
+Python source, 83,000 are.
 
 Why a piece may end there, for the three patterns of ``patterns``:
 
