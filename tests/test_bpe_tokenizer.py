@@ -96,7 +96,7 @@ def test_ids_are_tiktokens_for_random_adversarial_texts(name):
 
 @pytest.mark.parametrize("name", NAMES)
 @given(text=adversarial_texts)
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_ids_are_tiktokens_for_adversarial_text(name, text):
     check(name, text)
 
@@ -196,7 +196,7 @@ def test_special_tokens_get_the_ids_that_the_vocabulary_has_or_new_ones():
 
 
 @given(text=adversarial_texts)
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_special_tokens_in_adversarial_text_are_the_references(text):
     ours = with_special_tokens()
     text = text + "<|a|>" + text[::-1]
@@ -342,7 +342,7 @@ def test_an_unknown_id_is_named(i):
 
 
 @given(text=adversarial_texts)
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_offsets_are_tiktokens_for_text(text):
     for name in ["gpt2", "trained here"]:
         ids = tokenizer(name).encode_ordinary(text)

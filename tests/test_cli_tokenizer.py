@@ -508,7 +508,7 @@ WRONG = [
     (["train", "latin1.txt", *TO], "latin1.txt' is not UTF-8: unexpected end of data at byte 2"),
     (["train", "cut.gz", *TO], "cut.gz' is damaged"),
     (["train", "good.txt", "--vocab-size", 255, "--out", "out.json"], "vocab_size is 255"),
-    (["train", "good.txt", "--vocab-size", "many", "--out", "out.json"], "--vocab-size: unable to convert"),
+    (["train", "good.txt", "--vocab-size", "many", "--out", "out.json"], "--vocab-size: 'many' is no number"),
     (["train", "good.txt", *TO, "--special-token", "x", "--special-token", "x"], "named twice"),
     (["train", "good.txt", *TO, "--special-token", ""], "special token is empty"),
     (["train", "missing.txt", *TO, "--pattern", "("], "missing.txt: No such file"),
