@@ -2,12 +2,40 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # No deadline: the first example of a test pays for imports, and a busy machine for everything.
 # In CI the examples are the same in every run, so that a red run can be repeated.
 settings.register_profile("book", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("book")
+
+
+@pytest.fixture
+def one_thread():
+    """For small tensors, which wait for a second thread longer than it saves."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def book_style():
+    """The style of the book's figures, which are drawn without a window and closed afterwards."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from lmlib.plotting import use_book_style
+
+    with plt.rc_context():
+        use_book_style()
+        yield
+    plt.close("all")
 
 
 def pytest_terminal_summary(terminalreporter):

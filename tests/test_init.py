@@ -17,14 +17,7 @@ from lmlib.init import (
     xavier_uniform_,
 )
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Tensors as small as these wait for a second thread longer than it saves."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 INITIALIZERS = [normal_, xavier_normal_, xavier_uniform_, kaiming_normal_, kaiming_uniform_, truncated_normal_]

@@ -31,13 +31,7 @@ def typechecked(name):
 model = typechecked("lmlib.model")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Tensors as small as these wait for a second thread longer than it saves."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 GPT2 = {"norm": "layernorm", "mlp": "gelu", "position": "learned", "bias": True}

@@ -5,16 +5,12 @@ from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
-import matplotlib
+import matplotlib.pyplot as plt
 import pytest
 import torch
 from bs4 import BeautifulSoup
 from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.patches import FancyArrowPatch, Rectangle
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
 
 from lmlib import plotting
 from lmlib.plotting import (
@@ -32,13 +28,7 @@ from lmlib.plotting import (
     draw_walks,
 )
 
-
-@pytest.fixture(autouse=True)
-def book_style():
-    with plt.rc_context():
-        plotting.use_book_style()
-        yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("book_style")
 
 
 def drawn(figure):
