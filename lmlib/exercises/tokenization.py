@@ -21,11 +21,10 @@ from lmlib.bpe.reference import (
     pretokenize,
     train,
 )
+from lmlib.bpe.spec import Pair
 from lmlib.bpe.surrogates import replace_surrogates
 from lmlib.corpora import load_corpus
 from lmlib.exercises import Exercise, function_exercise, value_exercise
-
-Pair = tuple[bytes, bytes]
 
 
 def naive_pretokenize(text: str) -> list[str]:
