@@ -15,6 +15,7 @@ from lmlib import __version__
 from lmlib.cli import doctor, main
 from lmlib.hardware.doctor import DeviceFacts, Diagnosis, DtypeFacts
 from lmlib.hardware.installation import Missing, Package
+from tests.reports import squeezed
 
 ROOT = Path(__file__).parents[1]
 
@@ -69,10 +70,6 @@ def report(monkeypatch, run):
         return done.out
 
     return report
-
-
-def squeezed(text):
-    return [" ".join(line.split()) for line in text.splitlines()]
 
 
 def test_it_measures_this_machine(run):

@@ -16,6 +16,7 @@ from lmlib.cli import plan as command
 from lmlib.config import MODEL_SHAPES, ModelConfig, named_config
 from lmlib.memory import RECIPES
 from lmlib.plan import TrainingPlan
+from tests.reports import squeezed
 
 ROOT = Path(__file__).parents[1]
 DAYS = "--params 70e9 --tokens 15e12 --device h100 --devices 1024 --mfu 0.5"
@@ -43,7 +44,7 @@ def text(run):
     def text(words):
         done = run(words)
         assert (done.code, done.err) == (0, "")
-        return [" ".join(line.split()) for line in done.out.splitlines()]
+        return squeezed(done.out)
 
     return text
 
