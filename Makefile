@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 SITE := _build/html
 BUILD := build . --all -W -n --keep-going
 PORT := 8000
+IN_PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile # a notebook's cells run in one process
 CELLS := --config 'line-length = 84' # as many characters as the page shows of a line of code
 INSTALLED := $(VENV)/.lmlib-installed
 TORCH ?= $(shell sed -n 's/^torch==//p' requirements.lock)
@@ -45,10 +46,10 @@ book: $(INSTALLED) ## build the book, executing every cell, and print where it i
 	@echo "The book: file://$(CURDIR)/$(SITE)/index.html (or run make serve: its search shows excerpts)"
 
 test: book ## check everything: library, notebooks, numbers, rendered pages
-	$(BIN)/python -m pytest --nbval
+	$(BIN)/python -m pytest --nbval $(IN_PARALLEL)
 
 test-slow: book ## the same, and ten runs of every notebook
-	$(BIN)/python -m pytest --nbval -m "slow or not slow"
+	$(BIN)/python -m pytest --nbval $(IN_PARALLEL) -m "slow or not slow"
 
 bench: $(INSTALLED) ## lmlib.bpe beside its peers; writes benchmarks/results (a quiet machine, 20 minutes)
 	$(BIN)/python benchmarks/bpe.py
