@@ -1,5 +1,6 @@
 """The book's figure style, and every drawing that is longer than a cell."""
 
+from lmlib.plotting.axes import draw_blocks, draw_readings
 from lmlib.plotting.style import (
     COLORS,
     FIGURE_WIDTH,
@@ -37,9 +38,11 @@ __all__ = [
     "TINT",
     "color_tokens",
     "contrast",
+    "draw_blocks",
     "draw_compression",
     "draw_language_costs",
     "draw_merge_tree",
+    "draw_readings",
     "draw_speeds",
     "draw_tensor",
     "draw_walks",
