@@ -125,9 +125,7 @@ def truncated_std(bound: float) -> float:
     Raises ValueError unless ``bound`` is a finite number above 0.
     """
     _check_positive("bound", bound)
-    if (
-        bound < 1e-4
-    ):  # the formula would cancel; so close to 0 the normal is uniform
+    if bound < 1e-4:  # so near to 0 the normal is uniform, and the formula cancels
         return bound / math.sqrt(3)
     density = math.exp(-(bound**2) / 2) / math.sqrt(2 * math.pi)
     inside = math.erf(bound / math.sqrt(2))

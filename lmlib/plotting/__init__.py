@@ -1,6 +1,7 @@
 """The book's figure style, and every drawing that is longer than a cell."""
 
 from lmlib.plotting.axes import draw_blocks, draw_readings
+from lmlib.plotting.depth import draw_depth
 from lmlib.plotting.style import (
     COLORS,
     FIGURE_WIDTH,
@@ -40,6 +41,7 @@ __all__ = [
     "contrast",
     "draw_blocks",
     "draw_compression",
+    "draw_depth",
     "draw_language_costs",
     "draw_merge_tree",
     "draw_readings",
