@@ -153,6 +153,26 @@ def test_the_wrong_ones_leave_it_as_predicted(draw, activation, factor):
     assert math.log(scale) == pytest.approx(DEPTH * math.log(factor), abs=math.log(2))
 
 
+@pytest.mark.parametrize(
+    ("draw", "activation", "factor"),  # of one layer, backwards
+    [
+        (matrix(xavier_normal_), lambda x: x, 1),
+        (matrix(kaiming_normal_), F.relu, 1),
+        (matrix(normal_, 0.02), F.relu, 0.02 * math.sqrt(WIDTH / 2)),  # vanishes
+        (matrix(kaiming_normal_), lambda x: x, math.sqrt(2)),  # explodes
+    ],
+)
+def test_gradients_keep_their_scale_with_the_activations(draw, activation, factor):
+    generator = seeded()
+    start = torch.randn(64, WIDTH, generator=generator, requires_grad=True)
+    x = start
+    for _ in range(DEPTH):
+        x = activation(x @ draw(generator).T)
+    (gradient,) = torch.autograd.grad(x, start, torch.randn(64, WIDTH, generator=generator))
+    scale = gradient.double().square().mean().sqrt().item()
+    assert math.log(scale) == pytest.approx(DEPTH * math.log(factor), abs=math.log(2))
+
+
 def scale_of_residual(scale):
     """Root mean square of a residual stream to which 24 layers add twice, each time of scale 1 before scaling."""
     generator = seeded()
