@@ -315,10 +315,8 @@ class Cruncher(nn.Module):
         self, dim: int, num_layers: int, *, generator: Generator | None = None
     ) -> None:
         super().__init__()
-        dim, num_layers = (
-            check_size("dim", dim),
-            check_size("num_layers", num_layers),
-        )
+        dim = check_size("dim", dim)
+        num_layers = check_size("num_layers", num_layers)
         layers = (nn.Linear(dim, dim, bias=False) for _ in range(num_layers))
         self.layers = nn.ModuleList(layers)
         self.final = nn.Linear(dim, 1, bias=False)

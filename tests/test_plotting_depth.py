@@ -27,6 +27,15 @@ def test_every_curve_is_drawn_as_given():
         assert ax.get_yscale() == "log"
 
 
+@pytest.mark.parametrize(
+    ("limits", "powers"),
+    [((1e-6, 1e6), [-6, -4, -2, 0, 2, 4, 6]), ((0.05, 20), [-1, 0, 1]), ((1e-20, 1e30), range(-16, 32, 8))],
+)
+def test_ticks_are_powers_of_ten_with_1_among_them(limits, powers):
+    (ax,) = draw_depth({"net": {"calm": [1, 1]}}, limits=limits).axes
+    assert list(ax.get_yticks()) == pytest.approx([10.0**power for power in powers])
+
+
 def test_a_name_has_one_colour_and_stands_above_in_it():
     figure = draw_depth(PANELS)
     first, second = map(curves, figure.axes)

@@ -40,6 +40,8 @@ def draw_depth(
         ax.set_title(title)
         ax.set_yscale("log")
         ax.set_ylim(limits)
+        ax.set_yticks(_decades(*limits))
+        ax.minorticks_off()
         ax.axhline(1, color=COLORS["prediction"], linewidth=1, alpha=0.5)
         for name, scales in curves.items():
             _draw_curve(ax, scales, limits, colors[name], name)
@@ -84,6 +86,13 @@ def _draw_curve(
         color=color,
         fontsize=9.5,
     )
+
+
+def _decades(lowest: float, highest: float) -> list[float]:
+    """About six evenly spaced powers of ten, 1 among them if it lies between."""
+    first, last = math.ceil(math.log10(lowest)), math.floor(math.log10(highest))
+    step = max(1, (last - first) // 6)
+    return [10.0**k for k in range(first, last + 1) if k % step == 0]
 
 
 def _crossing(scales: Sequence[float], limit: float) -> float:
