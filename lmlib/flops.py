@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
-from lmlib.config import ModelConfig
+from lmlib.config import ModelConfig, check_size
 
 __all__ = [
     "ModelFlops",
@@ -20,6 +20,7 @@ __all__ = [
     "forward_flops",
     "linear_backward_flops",
     "linear_flops",
+    "linear_intensity",
     "mfu",
     "step_flops",
     "working_parameters",
@@ -33,7 +34,10 @@ def linear_flops(num_rows: int, d_in: int, d_out: int) -> int:
     """Return the FLOPs of ``(num_rows, d_in) @ (d_in, d_out)``.
 
     Each of the ``num_rows · d_out`` results adds ``d_in`` products.
+
+    Raises ValueError for a size that is no whole number from 1 on.
     """
+    _check_sizes(num_rows=num_rows, d_in=d_in, d_out=d_out)
     return 2 * num_rows * d_in * d_out
 
 
@@ -46,6 +50,20 @@ def linear_backward_flops(
     the input another one. The first layer's input may need none.
     """
     return (1 + input_gradient) * linear_flops(num_rows, d_in, d_out)
+
+
+def linear_intensity(
+    num_rows: int, d_in: int, d_out: int, bytes_per_element: int = 2
+) -> float:
+    """Return the FLOPs per byte of ``(num_rows, d_in) @ (d_in, d_out)``.
+
+    At best: both factors are read once, the product is written once, and caches
+    keep what is needed again.
+    """
+    _check_sizes(bytes_per_element=bytes_per_element)
+    flops = linear_flops(num_rows, d_in, d_out)
+    elements = num_rows * d_in + d_in * d_out + num_rows * d_out
+    return flops / (bytes_per_element * elements)
 
 
 def attention_flops(
@@ -61,6 +79,12 @@ def attention_flops(
     that leaves out what the mask hides. Fewer heads for keys and values save
     memory, and no work.
     """
+    _check_sizes(
+        batch_size=batch_size,
+        seq_len=seq_len,
+        num_heads=num_heads,
+        head_size=head_size,
+    )
     scores = 2 * batch_size * num_heads * seq_len * seq_len * head_size
     return scores if causal else 2 * scores
 
@@ -100,7 +124,7 @@ def forward_flops(
     ``seq_len`` left out is the config's context length; ``causal`` is that of
     ``attention_flops``. Looking up embeddings is no work.
 
-    Raises ValueError for a size below 1.
+    Raises ValueError for a size that is no whole number from 1 on.
     """
     seq_len = config.context_length if seq_len is None else seq_len
     _check_sizes(batch_size=batch_size, seq_len=seq_len)
@@ -177,17 +201,18 @@ def estimated_step_flops(
 def mfu(flops: float, seconds: float, peak_flops_per_second: float) -> float:
     """Return the model FLOPs utilisation: work over time, as a share of the peak.
 
-    Raises ValueError if the time or the peak is not positive.
+    ``flops`` is what the model asks for: nothing that is computed a second time.
+    For several devices give the sum of their peaks. Source: Chowdhery et al. 2022
+    (PaLM), section 4.1. Raises ValueError if the time or the peak is not positive.
     """
-    if seconds <= 0 or peak_flops_per_second <= 0:
+    if not (seconds > 0 and peak_flops_per_second > 0):  # NaN is neither
         raise ValueError("seconds and peak_flops_per_second must be positive.")
     return flops / seconds / peak_flops_per_second
 
 
 def _check_sizes(**sizes: int) -> None:
     for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name} is {size}: it must be 1 or more.")
+        check_size(name, size)
 
 
 # --- counted --------------------------------------------------------------------

@@ -18,10 +18,12 @@ from lmlib.flops import (
     forward_flops,
     linear_backward_flops,
     linear_flops,
+    linear_intensity,
     mfu,
     step_flops,
     working_parameters,
 )
+from lmlib.hardware import get_accelerator
 from lmlib.model import Cruncher, TransformerLM
 
 GPT2_LIKE = {"norm": "layernorm", "mlp": "gelu", "position": "learned", "bias": True, "tie_embeddings": True}
@@ -86,6 +88,16 @@ def test_a_deep_linear_model_does_less_than_six_per_parameter():
     expected += sum(linear_backward_flops(2, *layer, input_gradient=i > 0) for i, layer in enumerate(layers))
     assert count_flops(lambda: model(x).sum().backward()) == expected == 368
     assert 6 * 36 * 2 == 432
+
+
+def test_intensity_is_flops_over_the_bytes_of_three_matrices():
+    x, w = torch.ones(7, 5, dtype=torch.bfloat16), torch.ones(5, 3, dtype=torch.bfloat16)
+    y = x @ w
+    assert linear_intensity(7, 5, 3) == 2 * 7 * 5 * 3 / (x.nbytes + w.nbytes + y.nbytes)
+    assert linear_intensity(7, 5, 3, bytes_per_element=4) == linear_intensity(7, 5, 3) / 2
+    n = 1024
+    assert linear_intensity(n, n, n) == pytest.approx(n / 3)
+    assert linear_intensity(1, n, n) == pytest.approx(1, abs=0.01)
 
 
 # --- models -------------------------------------------------------------------------------------------------------
@@ -177,22 +189,41 @@ def test_which_parameters_work():
 
 def test_utilisation():
     assert mfu(6e12, seconds=2, peak_flops_per_second=4e12) == 0.75
-    for seconds, peak in [(0, 1), (1, 0), (-1, 1)]:
+    nan = float("nan")
+    for seconds, peak in [(0, 1), (1, 0), (-1, 1), (nan, 1), (1, nan)]:
         with pytest.raises(ValueError, match="must be positive"):
             mfu(1, seconds, peak)
 
 
+def test_palm_reported_this_utilisation():
+    """540.35B parameters, 118 layers of 48 heads of 256, 2048 tokens: 46.2 % at 238.3 thousand tokens/s."""
+    per_token = 6 * 540.35e9 + 12 * 118 * 48 * 256 * 2048
+    peak = 6144 * get_accelerator("tpu-v4").peak("bf16").value
+    assert round(mfu(238.3e3 * per_token, seconds=1, peak_flops_per_second=peak), 3) == 0.462
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, float("nan"), "8", True, None])
 @pytest.mark.parametrize(
-    "call",
+    ("name", "call"),
     [
-        lambda config: forward_flops(config, 0),
-        lambda config: forward_flops(config, 1, 0),
-        lambda config: estimated_step_flops(config, 0),
+        ("num_rows", lambda size: linear_flops(size, 2, 3)),
+        ("d_in", lambda size: linear_backward_flops(1, size, 3)),
+        ("d_out", lambda size: linear_intensity(1, 2, size)),
+        ("bytes_per_element", lambda size: linear_intensity(1, 2, 3, size)),
+        ("num_heads", lambda size: attention_flops(1, 2, size, 4)),
+        ("batch_size", lambda size: forward_flops(CONFIGS[0], size)),
+        ("num_tokens", lambda size: estimated_step_flops(CONFIGS[0], size)),
     ],
 )
-def test_sizes_below_one_are_refused(call):
-    with pytest.raises(ValueError, match="is 0: it must be 1 or more"):
-        call(CONFIGS[0])
+def test_a_size_is_a_whole_number_from_1_on(name, call, size):
+    with pytest.raises(ValueError, match=f"{name} must be a whole number from 1 on"):
+        call(size)
+
+
+@pytest.mark.parametrize("function", [forward_flops, step_flops, estimated_step_flops])
+def test_a_sequence_has_a_token(function):
+    with pytest.raises(ValueError, match="seq_len must be a whole number from 1 on"):
+        function(CONFIGS[0], 1, 0)
 
 
 def test_formulas_need_no_torch():

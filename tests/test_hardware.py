@@ -12,6 +12,7 @@ import torch
 from lmlib.hardware import (
     ACCELERATORS,
     Peak,
+    Roofline,
     available_devices,
     diagnose,
     doctor,
@@ -26,6 +27,7 @@ from lmlib.hardware import (
     peak_bandwidth,
     peak_flops,
     peaks,
+    seconds_per_call,
     synchronize,
 )
 from lmlib.hardware.installation import Missing, Package, find_missing, required_packages
@@ -248,6 +250,31 @@ def test_the_figures_cannot_be_changed():
     assert len({h100, h200, get_accelerator("h100")}) == 2  # hashable
 
 
+# --- rooflines ------------------------------------------------------------------------------------------------
+
+
+def test_a_roofline_is_the_lower_of_two_limits():
+    roofline = Roofline(peak_flops=100, bandwidth=20)
+    assert roofline.ridge == 5
+    assert [roofline.limit(intensity) for intensity in (0.5, 5, 50)] == [10, 100, 100]
+
+
+def test_an_accelerators_roofline_is_that_of_its_data_sheet():
+    h100 = get_accelerator("h100")
+    assert h100.roofline() == h100.roofline("bf16") == Roofline(989.5e12, 3.35e12)
+    assert round(h100.roofline().ridge) == 295
+    assert h100.roofline("fp8").ridge == 2 * h100.roofline("bf16").ridge
+    with pytest.raises(ValueError, match="gives no fp64 peak"):
+        h100.roofline("fp64")
+
+
+@pytest.mark.parametrize("limit", [0, -1.0, float("nan")])
+@pytest.mark.parametrize("name", ["peak_flops", "bandwidth"])
+def test_a_roofline_needs_limits_above_zero(name, limit):
+    with pytest.raises(ValueError, match=f"{name} must be above 0, not {limit}"):
+        Roofline(**{"peak_flops": 1.0, "bandwidth": 1.0, name: limit})
+
+
 # --- peaks ----------------------------------------------------------------------------------------------------
 
 
@@ -263,7 +290,7 @@ def h100(monkeypatch):
 def fixed_seconds(monkeypatch):
     """Every measured call takes 1 ms, and one size is enough."""
     monkeypatch.setattr(peaks, "SIZES", (256,))
-    monkeypatch.setattr(peaks, "_seconds_per_call", lambda function, device, repeats: 1e-3)
+    monkeypatch.setattr(peaks, "seconds_per_call", lambda function, repeats, device: 1e-3)
 
 
 def test_a_known_device_has_the_peaks_of_its_data_sheet(h100):
@@ -297,21 +324,21 @@ def test_matmul_flops_are_two_n_cubed_over_the_time_of_the_fastest_size(monkeypa
     seconds = {256: 1e-3, 512: 2e-3, 1024: 0.021}  # the last one is long enough
     sizes = []
 
-    def fake_seconds(function, device, repeats):
+    def fake_seconds(function, repeats, device):
         product = function()
         sizes.append(product.shape[0])
         assert product.shape == (sizes[-1], sizes[-1])
         assert product.dtype == torch.float64
         return seconds[sizes[-1]]
 
-    monkeypatch.setattr(peaks, "_seconds_per_call", fake_seconds)
+    monkeypatch.setattr(peaks, "seconds_per_call", fake_seconds)
     assert measure_matmul_flops("fp64", "cpu") == 2 * 512**3 / 2e-3
     assert sizes == [256, 512, 1024]
 
 
 def test_matrices_stay_within_a_quarter_of_a_gpus_free_memory(monkeypatch):
     monkeypatch.setattr(peaks, "_free_bytes", lambda device: 4 * 3 * 512 * 512 * 4)
-    monkeypatch.setattr(peaks, "_seconds_per_call", lambda function, device, repeats: 2 * function().shape[0] ** 3)
+    monkeypatch.setattr(peaks, "seconds_per_call", lambda function, repeats, device: 2 * function().shape[0] ** 3)
     assert list(peaks._matmul_rates("fp32", torch.device("cpu"), 1)) == [1.0]  # 256 takes long enough
     monkeypatch.setattr(peaks, "LONG_ENOUGH", float("inf"))
     assert list(peaks._matmul_rates("fp32", torch.device("cpu"), 1)) == [1.0, 1.0]  # 256 and 512
@@ -329,7 +356,7 @@ def test_calls_are_timed_in_batches_that_are_long_enough(monkeypatch):
         clock[0] += 0.003
 
     monkeypatch.setattr("lmlib.hardware.timing.perf_counter", lambda: clock[0])
-    assert peaks._seconds_per_call(work, torch.device("cpu"), repeats=3) == pytest.approx(0.003)
+    assert seconds_per_call(work, repeats=3) == pytest.approx(0.003)
     assert len(calls) == 2 + 4 * 7  # twice to see how long it takes; then 7 × 3 ms > 20 ms, and the first is warm-up
 
 

@@ -16,12 +16,14 @@ from lmlib.hardware.peaks import (
     peak_bandwidth,
     peak_flops,
 )
-from lmlib.hardware.timing import median_seconds, synchronize
+from lmlib.hardware.roofline import Roofline
+from lmlib.hardware.timing import median_seconds, seconds_per_call, synchronize
 
 __all__ = [
     "ACCELERATORS",
     "Accelerator",
     "Peak",
+    "Roofline",
     "available_devices",
     "diagnose",
     "find_accelerator",
@@ -33,5 +35,6 @@ __all__ = [
     "median_seconds",
     "peak_bandwidth",
     "peak_flops",
+    "seconds_per_call",
     "synchronize",
 ]

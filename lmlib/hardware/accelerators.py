@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from lmlib.dtypes import get_format
+from lmlib.hardware.roofline import Roofline
 
 __all__ = [
     "ACCELERATORS",
@@ -74,6 +75,10 @@ class Accelerator:
     def peak_bandwidth(self) -> Peak:
         """Peak of the memory bandwidth, in B/s."""
         return Peak(self.bandwidth, measured=False, source=self.source)
+
+    def roofline(self, dtype: object = "bf16") -> Roofline:
+        """Both limits of the data sheet; ``ValueError`` as for ``peak``."""
+        return Roofline(self.peak(dtype).value, self.bandwidth)
 
 
 def peak_key(dtype: object) -> str:

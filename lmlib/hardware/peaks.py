@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from math import ceil, inf
+from math import inf
 from typing import TYPE_CHECKING
 
 from lmlib.dtypes import get_format
@@ -17,7 +17,7 @@ from lmlib.hardware.accelerators import (
     peak_key,
 )
 from lmlib.hardware.devices import get_device
-from lmlib.hardware.timing import median_seconds, synchronize
+from lmlib.hardware.timing import LONG_ENOUGH, seconds_per_call, synchronize
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,6 @@ __all__ = [
 ]
 
 SIZES = (256, 512, 1024, 2048, 4096, 8192)  # of square matrices
-LONG_ENOUGH = 0.02  # seconds, beside which the call and the clock cost nothing
 CPU_COPY_BYTES = 256 * 2**20  # more than most caches hold
 GPU_COPY_BYTES = 2**30
 
@@ -103,7 +102,7 @@ def _matmul_rates(
             return
         left, right = _matrix(n, dtype, device), _matrix(n, dtype, device)
         multiply = partial(operator.matmul, left, right)
-        seconds = _seconds_per_call(multiply, device, repeats)
+        seconds = seconds_per_call(multiply, repeats, device)
         yield 2 * n**3 / seconds
         if seconds > LONG_ENOUGH:
             return
@@ -233,22 +232,8 @@ def measure_copy_bandwidth(
         )
     source = torch.ones(nbytes, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
-    seconds = _seconds_per_call(lambda: target.copy_(source), device, repeats)
+    seconds = seconds_per_call(lambda: target.copy_(source), repeats, device)
     return 2 * nbytes / seconds
-
-
-def _seconds_per_call(
-    function: Callable[[], object], device: torch.device, repeats: int
-) -> float:
-    """Median over batches of calls, each batch long enough for the clock."""
-    once = median_seconds(function, repeats=1, device=device)
-    calls = max(1, ceil(LONG_ENOUGH / once)) if once > 0 else 1000
-
-    def batch() -> None:
-        for _ in range(calls):
-            function()
-
-    return median_seconds(batch, repeats, device) / calls
 
 
 def _free_bytes(device: torch.device) -> float:

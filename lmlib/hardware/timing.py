@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil
 from numbers import Integral
 from statistics import median
 from time import perf_counter
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["median_seconds", "synchronize"]
+__all__ = ["median_seconds", "seconds_per_call", "synchronize"]
+
+LONG_ENOUGH = 0.02  # seconds, beside which the call and the clock cost nothing
 
 
 def median_seconds(
@@ -37,6 +40,26 @@ def median_seconds(
         synchronize(device)
         times.append(perf_counter() - start)
     return median(times)
+
+
+def seconds_per_call(
+    function: Callable[[], object],
+    repeats: int = 5,
+    device: str | torch.device = "cpu",
+) -> float:
+    """Wall time of a short call, in seconds: the median of several rows of calls.
+
+    A row takes 20 ms or more, so that the clock, and a GPU that is waited for once
+    a row, cost next to nothing. ``ValueError`` as for ``median_seconds``.
+    """
+    once = median_seconds(function, repeats=1, device=device)
+    calls = max(1, ceil(LONG_ENOUGH / once)) if once > 0 else 1000
+
+    def row() -> None:
+        for _ in range(calls):
+            function()
+
+    return median_seconds(row, repeats, device) / calls
 
 
 def synchronize(device: str | torch.device) -> None:

@@ -2,6 +2,8 @@
 
 from lmlib.plotting.axes import draw_blocks, draw_readings
 from lmlib.plotting.depth import draw_depth
+from lmlib.plotting.flops import draw_context_flops
+from lmlib.plotting.roofline import draw_roofline
 from lmlib.plotting.style import (
     COLORS,
     FIGURE_WIDTH,
@@ -45,6 +47,10 @@ __all__ = [
     "draw_language_costs",
     "draw_merge_tree",
     "draw_readings",
+    "draw_context_flops",
+    "draw_language_costs",
+    "draw_merge_tree",
+    "draw_roofline",
     "draw_speeds",
     "draw_tensor",
     "draw_walks",

@@ -1,0 +1,106 @@
+"""A roofline with what was measured beneath it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from lmlib.hardware import Roofline
+from lmlib.plotting.style import COLORS, FIGURE_WIDTH, ROW_COLORS
+
+Points = Mapping[str, tuple[float, float]]
+
+
+def draw_roofline(roofline: Roofline, series: Mapping[str, Points]) -> Figure:
+    """Draw the two limits, dashed, and points (FLOPs per byte, FLOP/s) by name.
+
+    Each series of points has a colour. Those of the first are joined by a line.
+    Both axes are logarithmic.
+
+    Raises ValueError without a point, and for one that is not above 0.
+    """
+    places = [place for points in series.values() for place in points.values()]
+    if not places or not all(value > 0 for place in places for value in place):
+        raise ValueError("give at least one point, with both values above 0")
+    figure, ax = plt.subplots(figsize=(FIGURE_WIDTH, 3.9))
+    intensities, rates = np.array(places).T
+    ends = (
+        min(*intensities, roofline.ridge) / 3,
+        max(*intensities, roofline.ridge) * 4,
+    )
+    _draw_limits(ax, roofline, ends)
+    for i, (points, color) in enumerate(
+        zip(series.values(), ROW_COLORS, strict=False)
+    ):
+        style = "o-" if i == 0 else "o"
+        xs, ys = np.array(list(points.values())).T
+        ax.plot(xs, ys, style, color=color, markersize=5, linewidth=1)
+        for name, place in points.items():
+            _name(ax, name, place, color)
+    lowest = min(*rates, roofline.limit(ends[0]))
+    ax.set(
+        xscale="log",
+        yscale="log",
+        xlim=ends,
+        ylim=(lowest / 2, 3 * max(*rates, roofline.peak_flops)),
+        xlabel="arithmetic intensity (FLOPs per byte)",
+        ylabel="speed (FLOP/s)",
+    )
+    ax.grid(which="major")
+    return figure
+
+
+def _draw_limits(ax: Axes, roofline: Roofline, ends: tuple[float, float]) -> None:
+    """Draw both limits, each with its name, and a line down from the ridge."""
+    corners = [ends[0], roofline.ridge, ends[1]]
+    color = COLORS["prediction"]
+    ax.plot(corners, [roofline.limit(x) for x in corners], "--", color=color)
+    ax.axvline(roofline.ridge, color=color, linewidth=0.8, linestyle=":")
+    beside = {"color": color, "fontsize": 9, "textcoords": "offset points"}
+    ax.annotate(
+        f"peak: {_rate(roofline.peak_flops)}FLOP/s",
+        (ends[1], roofline.peak_flops),
+        xytext=(-4, 5),
+        ha="right",
+        **beside,
+    )
+    middle = (ends[0] * roofline.ridge) ** 0.5  # of the slope, as it is seen
+    ax.annotate(
+        f"bandwidth: {_rate(roofline.bandwidth)}B/s",
+        (middle, roofline.limit(middle)),
+        xytext=(-8, 8),
+        ha="right",
+        **beside,
+    )
+    ax.annotate(
+        f"ridge: {roofline.ridge:.3g} FLOPs per byte",
+        (roofline.ridge, 0),
+        xycoords=("data", "axes fraction"),
+        xytext=(-5, 6),
+        ha="right",
+        **beside,
+    )
+
+
+def _name(ax: Axes, name: str, place: tuple[float, float], color: str) -> None:
+    ax.annotate(
+        name,
+        place,
+        xytext=(6, -4),
+        textcoords="offset points",
+        color=color,
+        fontsize=9,
+        va="top",
+    )
+
+
+def _rate(value: float) -> str:
+    """A rate with the prefix of its unit, such as ``989 T``."""
+    for prefix, size in {"P": 1e15, "T": 1e12, "G": 1e9}.items():
+        if value >= size:
+            return f"{value / size:.3g} {prefix}"
+    return f"{value / 1e6:.3g} M"
