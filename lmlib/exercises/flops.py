@@ -45,7 +45,7 @@ def _reporting_line() -> Exercise:
             (devices(utilisation=1), "no run reaches the peak; apply the MFU."),
             (
                 devices(utilisation=1 / 0.4),
-                "you divided the speed by the MFU; a low one asks for more of them.",
+                "you divided the speed by the MFU; a low one asks for more.",
             ),
             (
                 100 * devices(),
