@@ -24,7 +24,7 @@ def draw_context_flops(
     """
     if any(len(values) != len(lengths) for values in flops.values()):
         raise ValueError("give each component one value for each length")
-    figure, ax = plt.subplots(figsize=(FIGURE_WIDTH, 3.7))
+    figure, ax = plt.subplots(figsize=(FIGURE_WIDTH, 4.1))
     for (name, values), color in zip(flops.items(), ROW_COLORS, strict=False):
         ax.plot(lengths, values, color=color)
         ax.annotate(

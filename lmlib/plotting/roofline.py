@@ -68,11 +68,11 @@ def _draw_limits(ax: Axes, roofline: Roofline, ends: tuple[float, float]) -> Non
         ha="right",
         **beside,
     )
-    middle = (ends[0] * roofline.ridge) ** 0.5  # of the slope, as it is seen
+    high = roofline.ridge / 3  # on the slope, above whatever lies under it
     ax.annotate(
         f"bandwidth: {_rate(roofline.bandwidth)}B/s",
-        (middle, roofline.limit(middle)),
-        xytext=(-8, 8),
+        (high, roofline.limit(high)),
+        xytext=(-8, 4),
         ha="right",
         **beside,
     )
