@@ -4,6 +4,7 @@ from lmlib.plotting.axes import draw_blocks, draw_readings
 from lmlib.plotting.depth import draw_depth
 from lmlib.plotting.flops import draw_context_flops
 from lmlib.plotting.roofline import draw_roofline
+from lmlib.plotting.products import draw_parameter_shares, draw_products
 from lmlib.plotting.style import (
     COLORS,
     FIGURE_WIDTH,
@@ -51,6 +52,8 @@ __all__ = [
     "draw_language_costs",
     "draw_merge_tree",
     "draw_roofline",
+    "draw_parameter_shares",
+    "draw_products",
     "draw_speeds",
     "draw_tensor",
     "draw_walks",
