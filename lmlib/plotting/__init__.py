@@ -5,6 +5,16 @@ from lmlib.plotting.depth import draw_depth
 from lmlib.plotting.flops import draw_context_flops
 from lmlib.plotting.roofline import draw_roofline
 from lmlib.plotting.products import draw_parameter_shares, draw_products
+from lmlib.plotting.formats import (
+    FORMAT_COLORS,
+    Loss,
+    draw_bit_fields,
+    draw_losses,
+    draw_ranges,
+    draw_relative_spacing,
+    draw_sum_errors,
+    format_color,
+)
 from lmlib.plotting.style import (
     COLORS,
     FIGURE_WIDTH,
@@ -33,6 +43,7 @@ from lmlib.plotting.walks import (
 __all__ = [
     "COLORS",
     "FIGURE_WIDTH",
+    "FORMAT_COLORS",
     "MAX_CELLS",
     "MAX_COLUMNS",
     "MAX_ROWS",
@@ -40,12 +51,15 @@ __all__ = [
     "ROW_COLORS",
     "TEXT_COLOR",
     "TINT",
+    "Loss",
     "color_tokens",
     "contrast",
     "draw_blocks",
+    "draw_bit_fields",
     "draw_compression",
     "draw_depth",
     "draw_language_costs",
+    "draw_losses",
     "draw_merge_tree",
     "draw_readings",
     "draw_context_flops",
@@ -54,8 +68,12 @@ __all__ = [
     "draw_roofline",
     "draw_parameter_shares",
     "draw_products",
+    "draw_ranges",
+    "draw_relative_spacing",
     "draw_speeds",
+    "draw_sum_errors",
     "draw_tensor",
     "draw_walks",
+    "format_color",
     "use_book_style",
 ]
