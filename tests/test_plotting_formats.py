@@ -1,0 +1,182 @@
+"""lmlib.plotting.formats: drawings of number formats show what the formats are."""
+
+from itertools import pairwise
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.text import Text
+
+from lmlib.dtypes import BF16, FORMATS, FP8_E4M3FN, FP8_E5M2, FP16, FP32, FP64, TF32
+from lmlib.plotting import (
+    FORMAT_COLORS,
+    TEXT_COLOR,
+    Loss,
+    draw_bit_fields,
+    draw_losses,
+    draw_ranges,
+    draw_relative_spacing,
+    draw_sum_errors,
+    format_color,
+)
+
+pytestmark = pytest.mark.usefixtures("book_style")
+
+ERRORS = {
+    "fp16": {"naive": [1e-3, 1e-1], "kahan": [1e-4, 1e-4], "stochastic": [1e-3, 1e-2]},
+    "fp32": {"naive": [1e-7, 1e-6], "kahan": [1e-8, 1e-8]},
+}
+LOSSES = [
+    Loss("range: g²", "g", [1e-8, 1], {"fp32": [1, 1], "fp16": [0, 1]}),
+    Loss("sum", "n", [1, 1e4], {"fp32": [1, 1], "fp16": [1, 0.4]}),
+]
+DRAWINGS = {
+    "bits": lambda: draw_bit_fields(-0.1, FORMATS.values()),
+    "ranges": lambda: draw_ranges(FORMATS.values(), {"1e-8": 1e-8}),
+    "spacing": lambda: draw_relative_spacing([FP32, TF32, BF16, FP16, FP8_E5M2, FP8_E4M3FN]),
+    "sums": lambda: draw_sum_errors([16, 1024], ERRORS),
+    "losses": lambda: draw_losses(LOSSES),
+}
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def written(ax):
+    """Texts and titles of a panel, without empty ones."""
+    return [child for child in ax.get_children() if isinstance(child, Text) and child.get_text()]
+
+
+# --- colours -------------------------------------------------------------------------------------------------
+
+
+def test_every_format_has_a_colour_of_its_own():
+    assert FORMAT_COLORS.keys() == FORMATS.keys()
+    assert len(set(FORMAT_COLORS.values())) == len(FORMATS)
+    assert format_color("fp4") == TEXT_COLOR
+
+
+# --- bits ----------------------------------------------------------------------------------------------------
+
+
+def test_bits_of_a_value_are_drawn_beside_what_is_held():
+    (ax,) = draw_bit_fields(0.1, [FP16, FP8_E4M3FN]).axes
+    shown = texts(ax)
+    assert shown[:3] == ["sign", "exponent", "fraction"]
+    assert {"fp16", "0.099975586", "fp8_e4m3fn", "0.1015625"} <= set(shown)
+    bits = "".join(text for text in shown if text in ("0", "1"))
+    assert bits == "0" + "01011" + "1001100110" + "0" + "0011" + "101"
+    assert len(ax.patches) == 16 + 8
+
+
+def test_of_a_long_fraction_the_rest_is_counted():
+    (ax,) = draw_bit_fields(0.1, [FP64]).axes
+    assert "+ 29" in texts(ax)
+    assert len(ax.patches) == 1 + 11 + 23
+
+
+def test_fractions_begin_beneath_one_another():
+    (ax,) = draw_bit_fields(1.0, [FP32, FP8_E5M2]).axes
+    fp32, fp8 = ax.patches[: FP32.bits], ax.patches[FP32.bits :]
+    assert fp32[1 + 8].get_x() == fp8[1 + 5].get_x()
+    assert fp32[0].get_x() < fp8[0].get_x()
+
+
+# --- range and spacing ---------------------------------------------------------------------------------------
+
+
+def test_ranges_are_drawn_to_scale():
+    (ax,) = draw_ranges([FP16, BF16]).axes
+    normal, subnormal = ax.patches[:2]
+    assert normal.get_x() == -14
+    assert normal.get_x() + normal.get_width() == pytest.approx(np.log2(65504))
+    assert (subnormal.get_x(), subnormal.get_width()) == (-24, 10)
+    assert texts(ax) == ["$2^{-24}$ to 65504", "$2^{-133}$ to $2^{128}$"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["fp16", "bf16"]
+
+
+def test_a_format_that_reaches_beyond_the_page_is_an_arrow():
+    (ax,) = draw_ranges([FP64]).axes
+    assert not ax.patches
+    assert texts(ax) == ["", "$2^{-1074}$ to $2^{1024}$"]
+
+
+def test_marks_stand_at_their_power_of_two():
+    (ax,) = draw_ranges([FP16], {"1e-8": 1e-8}).axes
+    assert list(ax.lines[0].get_xdata()) == [np.log2(1e-8)] * 2
+    assert "1e-8" in texts(ax)
+
+
+def test_the_spacing_is_a_saw_with_a_slope_before_it():
+    (ax,) = draw_relative_spacing([FP16, BF16]).axes
+    (x, saw), (_, saw_of_bf16) = (line.get_data() for line in ax.lines)
+    assert x[0] == -24
+    assert saw[0] == 0  # the smallest subnormal is one spacing
+    assert x[-1] < 16
+    assert saw[x >= -14].max() == -10
+    assert saw[x >= -14].min() > -11
+    assert saw_of_bf16.max() == -7
+
+
+# --- losses --------------------------------------------------------------------------------------------------
+
+
+def test_sums_have_a_panel_for_each_format_and_a_colour_for_each_algorithm():
+    figure = draw_sum_errors([16, 1024], ERRORS)
+    assert [ax.get_title(loc="left") for ax in figure.axes] == ["fp16", "fp32"]
+    first, second = ([to_hex(line.get_color()) for line in ax.lines] for ax in figure.axes)
+    assert first[:2] == second
+    assert len(set(first)) == 3
+    assert list(figure.axes[0].lines[0].get_ydata()) == [1e-3, 1e-1]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["naive", "kahan", "stochastic"]
+
+
+def test_losses_keep_the_colours_of_the_formats():
+    figure = draw_losses(LOSSES)
+    for ax, loss in zip(figure.axes, LOSSES, strict=True):
+        assert ax.get_title(loc="left") == loss.title
+        assert [line.get_color() for line in ax.lines] == [format_color("fp32"), format_color("fp16")]
+    assert list(figure.axes[1].lines[1].get_ydata()) == [1, 0.4]
+
+
+# --- all of them ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draw", DRAWINGS.values(), ids=DRAWINGS)
+def test_no_text_is_cut_off(draw):
+    figure = draw()
+    figure.canvas.draw()
+    shown = [text for ax in figure.axes for text in written(ax)]
+    shown += [text for legend in figure.legends for text in legend.get_texts()]
+    for text in shown:
+        box = text.get_window_extent()
+        assert figure.bbox.x0 <= box.x0, text
+        assert box.x1 <= figure.bbox.x1, text
+        assert figure.bbox.y0 <= box.y0, text
+        assert box.y1 <= figure.bbox.y1, text
+
+
+@pytest.mark.parametrize("draw", DRAWINGS.values(), ids=DRAWINGS)
+def test_titles_do_not_run_into_one_another(draw):
+    figure = draw()
+    figure.canvas.draw()
+    titles = [text for ax in figure.axes for text in written(ax) if text.get_text() == ax.get_title(loc="left")]
+    assert len(titles) in (0, len(figure.axes))
+    for left, right in pairwise(text.get_window_extent() for text in titles):
+        assert left.x1 < right.x0
+
+
+@pytest.mark.parametrize("draw", [draw_ranges, draw_relative_spacing, lambda none: draw_bit_fields(1.0, none)])
+def test_no_formats_are_refused(draw):
+    with pytest.raises(ValueError, match="at least one format"):
+        draw([])
+
+
+def test_no_panels_are_refused():
+    with pytest.raises(ValueError, match="at least one panel"):
+        draw_losses([])
+    with pytest.raises(ValueError, match="at least one panel"):
+        draw_sum_errors([16], {})
+    assert not plt.get_fignums()
