@@ -3,8 +3,6 @@
 from lmlib.plotting.axes import draw_blocks, draw_readings
 from lmlib.plotting.depth import draw_depth
 from lmlib.plotting.flops import draw_context_flops
-from lmlib.plotting.roofline import draw_roofline
-from lmlib.plotting.products import draw_parameter_shares, draw_products
 from lmlib.plotting.formats import (
     FORMAT_COLORS,
     Loss,
@@ -15,6 +13,8 @@ from lmlib.plotting.formats import (
     draw_sum_errors,
     format_color,
 )
+from lmlib.plotting.products import draw_parameter_shares, draw_products
+from lmlib.plotting.roofline import draw_roofline
 from lmlib.plotting.style import (
     COLORS,
     FIGURE_WIDTH,
@@ -54,22 +54,20 @@ __all__ = [
     "Loss",
     "color_tokens",
     "contrast",
-    "draw_blocks",
     "draw_bit_fields",
+    "draw_blocks",
     "draw_compression",
+    "draw_context_flops",
     "draw_depth",
     "draw_language_costs",
     "draw_losses",
     "draw_merge_tree",
-    "draw_readings",
-    "draw_context_flops",
-    "draw_language_costs",
-    "draw_merge_tree",
-    "draw_roofline",
     "draw_parameter_shares",
     "draw_products",
     "draw_ranges",
+    "draw_readings",
     "draw_relative_spacing",
+    "draw_roofline",
     "draw_speeds",
     "draw_sum_errors",
     "draw_tensor",
