@@ -1,0 +1,38 @@
+"""Which parameters decay and which do not."""
+
+from typing import Any
+
+from torch import nn
+
+from lmlib.optim.checks import check, is_number
+
+__all__ = ["parameter_groups"]
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Two groups for an optimizer: what decays, and after it what does not.
+
+    Vectors and numbers do not: these are the gains of norms, and biases. Matrices
+    do, embeddings among them. So GPT was trained, with decay "on all non bias or
+    gain weights" (Radford et al. 2018, section 4.1).
+
+    Every parameter is in one of them, once, however many names it has. So are the
+    frozen: an optimizer passes over what has no gradient. A group may be empty.
+
+    Raises ValueError for a model without parameters, and for a ``weight_decay``
+    that is not a finite number from 0 on.
+    """
+    wanted = "a finite number from 0 on"
+    check(is_number(weight_decay), "weight_decay", wanted, weight_decay)
+    parameters = list(model.parameters())  # tied ones once
+    if not parameters:
+        raise ValueError(
+            "The model has no parameters: there is nothing to optimize."
+        )
+    return [
+        {
+            "params": [p for p in parameters if p.ndim >= 2],
+            "weight_decay": weight_decay,
+        },
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
