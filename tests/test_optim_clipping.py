@@ -94,9 +94,11 @@ def test_a_single_tensor_a_generator_and_nothing():
         assert clip_grad_norm_(nothing, 1.0) == 0
 
 
-def test_the_norm_has_no_gradient():
-    params = parameters([(3,)])
-    assert not clip_grad_norm_(params, 1.0).requires_grad
+def test_gradients_that_have_gradients_are_clipped_outside_of_the_graph():
+    (param,) = parameters([(3,)], scale=10.0)
+    param.grad.requires_grad_()
+    assert not clip_grad_norm_(param, 1.0).requires_grad
+    assert norm_in_fp64([param]) == pytest.approx(1, rel=1e-5)
 
 
 # --- 16 bits --------------------------------------------------------------------------------------------

@@ -456,7 +456,7 @@ def test_a_state_of_something_else(name, foreign, message):
     train(model, optimizer, 1)
     mine = plain(name, model.parameters())
     before = copy.deepcopy(mine.state_dict())
-    with pytest.raises(ValueError, match=f"{name} does not work {message}: use the optimizer that they are from"):
+    with pytest.raises(ValueError, match=f"{name} does not work {message}: use the optimizer that this belongs to"):
         mine.load_state_dict(optimizer.state_dict())
     assert mine.state_dict() == before
 

@@ -7,7 +7,7 @@ those lines differ in which the rules do.
 The operations are those of ``torch.optim`` with ``foreach=False``, and the results
 are the same to the bit. So are the defaults and the names in the state (AdaGrad and
 RMSProp count steps only for that): a state dict goes both ways. For long runs take
-PyTorch's, which are faster: they update many parameters at once.
+PyTorch's Adam or AdamW with ``fused=True``, which reads and writes a tensor once.
 
 ``a.add_(b, alpha=c)`` is a + c·b, ``a.addcmul_(b, d, value=c)`` a + c·b·d,
 ``a.addcdiv_(b, d, value=c)`` a + c·b/d and ``a.lerp_(b, c)`` a + c·(b − a), each in
@@ -113,7 +113,7 @@ class SingleTensorOptimizer(torch.optim.Optimizer):
     def _refuse(self, what: str) -> None:
         raise ValueError(
             f"{type(self).__name__} does not work {what}: use the optimizer that "
-            "they are from."
+            "this belongs to."
         )
 
 
