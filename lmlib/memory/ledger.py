@@ -1,7 +1,7 @@
-"""Memory of training in bytes: by formula, which needs no torch, and measured.
+"""What every parameter costs, whatever the batch; by formula, and measured.
 
-So far, what every parameter costs whatever the batch: itself, its gradient, the
-state of AdamW, and a copy in fp32 where the parameter itself has 16 bits.
+It is itself, its gradient, the state of AdamW, and a copy in fp32 where the
+parameter itself has 16 bits.
 """
 
 from __future__ import annotations

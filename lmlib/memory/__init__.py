@@ -1,0 +1,36 @@
+"""Memory of training in bytes: by formula, which needs no torch, and measured."""
+
+from lmlib.memory.activations import (
+    Activations,
+    SavedTensor,
+    activations,
+    block_saved_tensors,
+    bytes_by_dtype,
+    cruncher_saved_tensors,
+    loss_workspace,
+    saved_tensors,
+)
+from lmlib.memory.ledger import RECIPES, Ledger, Recipe, ledger, measured_ledger
+from lmlib.memory.saved import SavedBytes, gpu_bytes, saved_tensor_bytes
+from lmlib.memory.sharding import largest_sharded_model, sharded_ledger
+
+__all__ = [
+    "RECIPES",
+    "Activations",
+    "Ledger",
+    "Recipe",
+    "SavedBytes",
+    "SavedTensor",
+    "activations",
+    "block_saved_tensors",
+    "bytes_by_dtype",
+    "cruncher_saved_tensors",
+    "gpu_bytes",
+    "largest_sharded_model",
+    "ledger",
+    "loss_workspace",
+    "measured_ledger",
+    "saved_tensor_bytes",
+    "saved_tensors",
+    "sharded_ledger",
+]

@@ -1,0 +1,90 @@
+"""lmlib.memory.saved: each storage that autograd keeps counts once, parameters apart."""
+
+import pytest
+import torch
+from torch import nn
+
+from lmlib.memory import gpu_bytes, saved_tensor_bytes
+
+WANT_GRADIENT = {"requires_grad": True}
+
+
+def test_both_factors_of_a_product():
+    x, w = torch.randn(7, 5, **WANT_GRADIENT), nn.Parameter(torch.randn(5, 3))
+    found = saved_tensor_bytes(torch.matmul, x, w, parameters=[w])
+    assert (found.by_dtype, found.parameters, found.total) == ({"float32": 7 * 5 * 4}, 5 * 3 * 4, 7 * 5 * 4)
+    assert saved_tensor_bytes(torch.matmul, x, w).total == (7 * 5 + 5 * 3) * 4
+
+
+def test_only_what_a_gradient_needs():
+    x, w = torch.randn(7, 5), torch.randn(5, 3, **WANT_GRADIENT)
+    assert saved_tensor_bytes(torch.matmul, x, w).total == 7 * 5 * 4  # w is for the gradient of x, which nobody wants
+    assert saved_tensor_bytes(torch.add, w, w).total == 0
+    with torch.no_grad():
+        assert saved_tensor_bytes(torch.matmul, x, w).total == 0
+
+
+def test_a_storage_counts_once_and_whole():
+    whole = torch.randn(10, 10, **WANT_GRADIENT)
+
+    def squares():
+        row = whole[2]
+        return row * row, whole[3] * row, whole.T @ whole
+
+    assert saved_tensor_bytes(squares).total == 400
+
+
+def test_a_view_of_a_parameter_is_the_parameter():
+    layer = nn.Linear(5, 3)  # whose product reads weight.T
+    x = torch.randn(7, 5, **WANT_GRADIENT)
+    found = saved_tensor_bytes(layer, x, parameters=layer.parameters())
+    assert (found.total, found.parameters) == (7 * 5 * 4, 3 * 5 * 4)
+    detached = layer.weight.detach()
+    assert saved_tensor_bytes(torch.mul, x[:3], detached, parameters=[layer.weight]).total == 0
+
+
+def test_dtypes_are_counted_apart():
+    table = nn.Embedding(11, 4)
+    ids = torch.tensor([1, 2, 3])
+
+    def run():
+        return table(ids).bfloat16().square().float().exp()
+
+    found = saved_tensor_bytes(run, parameters=table.parameters())
+    assert found.by_dtype == {"int64": 3 * 8, "bfloat16": 3 * 4 * 2, "float32": 3 * 4 * 4}
+
+
+def test_storages_that_are_dropped_do_not_make_room_for_others():
+    """Each result is freed at once, and the next one likely lies at its address."""
+    x = torch.randn(1000, **WANT_GRADIENT)
+
+    def run():
+        for _ in range(5):
+            x.exp()
+
+    assert saved_tensor_bytes(run).total == 5 * 4000
+
+
+def test_the_meta_device_will_do():
+    x = torch.ones(1 << 20, 1 << 20, device="meta", **WANT_GRADIENT)
+    assert saved_tensor_bytes(lambda: x.exp().exp()).total == 2 * 4 << 40
+
+
+def test_the_result_is_left_as_it_was():
+    x = torch.tensor(3.0, **WANT_GRADIENT)
+    kept = []
+    saved_tensor_bytes(lambda: kept.append(x.square()))
+    kept[0].backward()
+    assert x.grad == 6
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_what_to_do():
+    with pytest.raises(RuntimeError, match=r"no GPU.*measure with saved_tensor_bytes"):
+        gpu_bytes(print)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize(("numel", "expected"), [(1, 512), (128, 512), (129, 1024), (32 * 32, 4096)])
+def test_a_gpu_allocates_in_blocks(numel, expected):
+    assert gpu_bytes(lambda: torch.empty(numel, device="cuda")) == expected
