@@ -23,6 +23,8 @@ DAYS = "--params 70e9 --tokens 15e12 --device h100 --devices 1024 --mfu 0.5"
 COST = "--shape gpt2-124m --tokens 10e9 --device h100 --devices 8 --mfu 0.4 --price-per-hour 2.5"
 SIZES = "--vocab-size 32000 --context-length 512 --d-model 256 --num-layers 3 --num-heads 8"
 
+BATCH = "--shape llama-3-405b --device h100 --devices 1000 --batch-size 1000 --checkpointing --attention math"
+
 
 @pytest.fixture
 def run(capsys):
@@ -107,6 +109,32 @@ def test_what_does_not_fit_is_said(text):
     assert "time needs --tokens" in lines
 
 
+def test_activations(facts, text):
+    words = "--shape gpt2-124m --device rtx-4090 --recipe fp32 --batch-size 32"
+    plan = TrainingPlan(shape="gpt2-124m", device="rtx-4090", recipe="fp32", batch_size=32)
+    assert facts(words) == plan.as_dict()
+    lines = text(words)
+    assert "activations of 32 × 1,024 tokens per device" in lines
+    assert "loss 6.588 GB" in lines
+    assert "weight copies 247.1 MB" in lines
+    assert "at work in backward 16.47 GB" in lines
+    assert f"fits no: {plan.bytes_per_device / 1e9:.4g} GB of 24 GB on each device" in lines
+    assert "activations NOT included" not in lines
+    assert not any("block inputs" in line for line in lines)
+    lines = text("--shape gpt2-124m --device h100 --batch-size 8 --seq-len 512 --checkpointing --attention math")
+    assert "activations of 8 × 512 tokens per device" in lines
+    assert any(line.startswith("fits yes: ") for line in lines)
+    assert any(line.startswith("block inputs ") for line in lines)
+    assert any(line.endswith("by this recipe, before activations") for line in lines)
+
+
+def test_zero_stages(facts, text):
+    words = "--params 7.5e9 --device h100 --devices 64 --zero-stage"
+    shared = [facts(f"{words} {stage}")["memory_per_device"]["total"] / 1e9 for stage in range(4)]
+    assert shared == [pytest.approx(each, abs=0.05) for each in (120, 31.4, 16.6, 1.9)]
+    assert "fits no: 120 GB of 80 GB on each device" in text(f"{words} 0")
+
+
 def test_without_a_device(text):
     lines = text("--params 1e9 --tokens 20e9 --devices 4 --price-per-hour 2")
     assert "devices 4" in lines
@@ -145,12 +173,20 @@ def test_a_time_has_a_unit_that_fits(text, seconds, shown):
 
 @pytest.mark.parametrize(
     "words",
-    [DAYS, COST, SIZES, "--device rtx-4090", "--params 1", "--params 1e30 --tokens 1e30 --device tpu-v4 --devices 7"],
+    [
+        DAYS,
+        COST,
+        SIZES,
+        BATCH,
+        "--device rtx-4090",
+        "--params 1",
+        "--params 1e30 --tokens 1e30 --device tpu-v4 --devices 7",
+    ],
 )
 def test_a_report_is_narrow_enough_for_a_terminal(run, words):
     out = run(words).out
     assert max(map(len, out.splitlines())) <= 80
-    assert "Activations are NOT included" in out
+    assert ("Activations are NOT included" in out) == ("--batch-size" not in words)
     assert "GiB" not in out
 
 
@@ -182,6 +218,11 @@ def test_a_report_is_narrow_enough_for_a_terminal(run, words):
         ("--shape tiny --num-layers 0", "num_layers must be"),
         ("--shape tiny --mlp relu", "--mlp"),
         ("--d-model 64", "lacks vocab_size, context_length, num_layers, num_heads"),
+        ("--params 1e9 --batch-size 8", "batch_size needs a shape"),
+        ("--shape tiny --batch-size 1.5", "batch_size must be .* not 1.5"),
+        ("--shape tiny --seq-len 65", "seq_len is 65, beyond the context_length of 64"),
+        ("--shape tiny --attention flash", "attention must be one of 'math', 'fused'"),
+        ("--params 1e9 --zero-stage 4", "no ZeRO stage 4"),
         ("--paramz 1e9", "--paramz"),
         ("1e9", "1e9"),
     ],
@@ -207,7 +248,7 @@ def test_help_is_complete(run):
 def test_the_examples_are_right(run):
     prefix = "  lmlib plan "
     examples = [line.removeprefix(prefix) for line in command.EXAMPLES.splitlines() if line.startswith(prefix)]
-    assert len(examples) == 4
+    assert len(examples) == 5
     for words in examples:
         assert run(words).code == 0, words
 

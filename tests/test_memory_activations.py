@@ -23,6 +23,7 @@ from lmlib.memory import (
     loss_workspace,
     saved_tensor_bytes,
     saved_tensors,
+    step_memory,
 )
 from lmlib.model import Cruncher, RotaryEmbedding, TransformerBlock, TransformerLM
 
@@ -271,6 +272,22 @@ def test_the_loss_is_the_peak(name, precision):
     inputs = 2 * 3 * 37 * 8  # ids and targets, which are there before
     expected = saved - inputs + loss_workspace(shape, 3, 37, precision=precision)
     assert peak_bytes(step) == pytest.approx(expected, abs=100)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("vocab_size", [101, 2003])
+def test_the_memory_of_a_step(vocab_size, precision):
+    """Backward works with the loss or, under checkpointing, with a block that is larger."""
+    shape = config("gpt2", vocab_size=vocab_size)
+    how = {"attention": "math", "precision": precision}
+    workspace = loss_workspace(shape, 3, 37, precision=precision)
+    block = activations(block_saved_tensors(shape, 3, 37, **how)).total
+    assert (block > workspace) == (vocab_size == 101)
+    for checkpointing in (False, True):
+        step = step_memory(shape, 3, 37, **how, checkpointing=checkpointing)
+        assert step.activations == activations(saved_tensors(shape, 3, 37, **how, checkpointing=checkpointing))
+        assert step.working == (max(block, workspace) if checkpointing else workspace)
+        assert step.total == step.activations.total + step.working
 
 
 # --- rounding, refusals, imports ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import torch
 from lmlib.config import MODEL_SHAPES, ModelConfig, named_config
 from lmlib.flops import count_flops, estimated_step_flops, mfu, step_flops
 from lmlib.hardware import ACCELERATORS, get_accelerator
-from lmlib.memory import RECIPES, Ledger, measured_ledger
+from lmlib.memory import RECIPES, Ledger, measured_ledger, sharded_ledger, step_memory
 from lmlib.model import TransformerLM
 from lmlib.plan import TrainingPlan
 
@@ -126,6 +126,81 @@ def test_the_largest_model_fits_and_no_larger_one(recipe, devices):
         assert larger.memory_per_device.total > accelerator.memory_bytes
 
 
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_a_zero_stage_says_what_devices_share(stage):
+    plan = TrainingPlan(params=7.5e9, device="a100-80gb", devices=64, zero_stage=stage)
+    assert plan.memory_per_device == sharded_ledger(7_500_000_000, "bf16-master", 64, stage)
+    assert plan.fits == (stage > 0)  # 120 GB a device in all
+    at_most = replace(plan, params=plan.largest_model)
+    assert at_most.fits
+    assert not replace(at_most, params=plan.largest_model + 1).fits
+    words = ["Each device holds all", "ZeRO stage 1", "ZeRO stage 2", "ZeRO stage 3"]
+    assert [word in " ".join(plan.assumptions) for word in words] == [word == words[stage] for word in words]
+
+
+# --- activations ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("recipe", "dtype", "precision"),
+    [
+        ("fp32", "fp32", "fp32"),
+        ("fp32", "tf32", "fp32"),
+        ("fp32", "bf16", "bf16-autocast"),
+        ("fp32", "fp16", "bf16-autocast"),
+        ("bf16", "bf16", "bf16"),
+        ("bf16-master", "bf16", "bf16"),
+    ],
+)
+def test_a_batch_brings_its_activations(recipe, dtype, precision):
+    shape = named_config("gpt2-124m")
+    plan = TrainingPlan(shape=shape, recipe=recipe, dtype=dtype, device="l4", batch_size=3, seq_len=100)
+    assert plan.precision == precision
+    step = step_memory(shape, 3, 100, precision=precision)
+    assert plan.step_memory == step
+    assert plan.bytes_per_device == plan.memory_per_device.total + step.total
+    assert replace(plan, batch_size=None).bytes_per_device == plan.memory_per_device.total
+
+
+def test_options_reach_the_activations():
+    plan = TrainingPlan(shape="small", batch_size=4, attention="math", checkpointing=True)
+    expected = step_memory(named_config("small"), 4, attention="math", precision="bf16", checkpointing=True)
+    assert plan.step_memory == expected
+    assert expected.activations.block_inputs > 0
+
+
+def test_what_fits_depends_on_the_batch():
+    plan = TrainingPlan(shape="gpt2-124m", device="rtx-4090", recipe="fp32", batch_size=1)
+    assert plan.fits
+    larger = replace(plan, batch_size=32)
+    assert not larger.fits
+    assert replace(larger, batch_size=None).fits  # before activations
+    assert larger.fits_by_recipe["bf16"].fits  # half the bytes a number
+    assert larger.largest_model == plan.largest_model
+    sizes = [n for n in range(1, 33) if replace(plan, batch_size=n).fits]
+    assert sizes == list(range(1, len(sizes) + 1))
+    most = replace(plan, batch_size=len(sizes))
+    assert most.bytes_per_device <= plan.device.memory_bytes < replace(plan, batch_size=len(sizes) + 1).bytes_per_device
+
+
+def test_a_shorter_sequence_costs_less():
+    plan = TrainingPlan(shape="gpt2-124m", seq_len=100)
+    assert plan.flops_per_token == step_flops(plan.shape, 1, 100).total // 100
+    assert plan.estimated_flops_per_token == estimated_step_flops(plan.shape, 1, 100)
+    assert "sequences of 100 tokens" in " ".join(plan.assumptions)
+
+
+def test_assumptions_of_activations():
+    plan = TrainingPlan(shape="tiny", batch_size=2)
+    text = " ".join(plan.assumptions)
+    assert "2 × 64 tokens on each device, in bf16 with fused attention" in text
+    assert "nothing is computed twice" in text
+    assert "NOT included" not in text
+    text = " ".join(replace(plan, checkpointing=True).assumptions)
+    assert "runs forward again in backward" in text
+    assert "nothing is computed twice" not in text
+
+
 # --- parts left out -------------------------------------------------------------
 
 
@@ -166,6 +241,7 @@ def test_a_peak_that_is_not_known_matters_only_for_time():
         replace(NAPKIN, price_per_hour=2.5),
         TrainingPlan(shape="tiny", tokens=1e6, device="l4", price_per_hour=1),
         TrainingPlan(shape="tiny"),
+        TrainingPlan(shape="tiny", batch_size=4, zero_stage=1, devices=2, device="l4"),
         TrainingPlan(device="h100"),
     ],
 )
@@ -179,7 +255,11 @@ def test_a_dictionary_survives_json(plan):
     if plan.memory:
         assert facts["memory"]["total"] == plan.memory.total
         assert facts["memory_per_device"]["total"] == plan.memory_per_device.total
+        assert facts["bytes_per_device"] == plan.bytes_per_device
         assert ModelConfig.from_dict(facts["shape"]) == plan.shape if plan.shape else facts["shape"] is None
+    if plan.step_memory:
+        step = facts["step_memory_per_device"]
+        assert step["total"] == plan.step_memory.total == step["working"] + step["activations"]["total"]
 
 
 def test_assumptions_say_what_was_assumed():
@@ -230,6 +310,13 @@ def test_assumptions_are_those_of_the_question():
         ({"params": 1, "price_per_hour": -1}, "price_per_hour must not be negative"),
         ({"params": 1, "price_per_hour": float("inf")}, "price_per_hour must be a finite"),
         ({"params": 1, "recipe": "fp8"}, "no recipe 'fp8': choose one of bf16"),
+        ({"params": 1, "zero_stage": 4}, "no ZeRO stage 4: choose 1, 2 or 3"),
+        ({"params": 1, "zero_stage": None}, "no ZeRO stage None"),
+        ({"params": 1, "attention": "flash"}, "attention must be one of 'math', 'fused'"),
+        ({"params": 1, "batch_size": 8}, "batch_size needs a shape"),
+        ({"params": 1, "seq_len": 8}, "seq_len needs a shape"),
+        ({"shape": "tiny", "batch_size": 0}, "batch_size must be a whole number"),
+        ({"shape": "tiny", "seq_len": 65}, "seq_len is 65, beyond the context_length of 64"),
         ({"params": 1, "dtype": "int9"}, "unknown floating dtype 'int9': choose from"),
         ({"device": "a100"}, "unknown accelerator 'a100': choose from v100, a100-40gb"),
         ({"device": 3}, "unknown accelerator '3'"),

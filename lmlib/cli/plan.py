@@ -10,6 +10,7 @@ from lmlib.cli.files import Json, print_json
 from lmlib.cli.numbers import Number, number
 from lmlib.config import MODEL_SHAPES, ModelConfig, named_config
 from lmlib.memory import RECIPES
+from lmlib.memory.activations import ATTENTIONS
 from lmlib.plan import HOUR, TrainingPlan
 
 __all__ = ["EXAMPLES", "USAGE", "PlanOptions", "ShapeOptions", "app", "plan"]
@@ -25,6 +26,8 @@ EXAMPLES = """Examples:
   lmlib plan --shape gpt2-124m --tokens 10e9 --device h100 --price-per-hour 2.5
 
   lmlib plan --shape llama-3-8b --context-length 32768 --json
+
+  lmlib plan --shape gpt2-1558m --device h100 --batch-size 8 --checkpointing
 """
 
 WIDTH = 80
@@ -112,6 +115,18 @@ class PlanOptions:
             + "."
         ),
     ] = TrainingPlan.recipe
+    zero_stage: Count = TrainingPlan.zero_stage
+    """What devices share: optimizer state (1), gradients (2), parameters (3)."""
+    batch_size: Count | None = None
+    """Sequences of a step on each device, which adds activations to the memory."""
+    seq_len: Count | None = None
+    """Tokens of such a sequence, if fewer than the context length."""
+    attention: Annotated[
+        str,
+        Parameter(help=f"Backend of attention: {', '.join(ATTENTIONS)}."),
+    ] = TrainingPlan.attention
+    checkpointing: bool = False
+    """Keep only the input of each block, and run it again in backward."""
     price_per_hour: Number | None = None
     """Price of one device for an hour, in any currency."""
     json: Json = False
@@ -229,18 +244,34 @@ def _print_memory(answer: TrainingPlan) -> None:
             share = _bytes(getattr(answer.memory_per_device, name))
             label = name.replace("_", " ")
             print(f"  {label:16} {each:11} {whole:>10} {share:>10}")
-        print("  activations      NOT included")
+        _print_step(answer)
         print(f"fits       {_fits(answer)}")
     if answer.largest_model is not None:
-        print(f"largest    {_parameters(answer.largest_model)} by this recipe")
+        before = ", before activations" if answer.step_memory else ""
+        largest = _parameters(answer.largest_model)
+        print(f"largest    {largest} by this recipe{before}")
+
+
+def _print_step(answer: TrainingPlan) -> None:
+    step = answer.step_memory
+    if step is None:
+        print("  activations      NOT included")
+        return
+    tokens = f"{answer.batch_size:,} × {answer.sequence_length:,} tokens"
+    print(f"\n{f'activations of {tokens}':41} {'per device':>10}")
+    rows = {k: v for k, v in asdict(step.activations).items() if v}
+    rows |= {"total": step.activations.total, "at work in backward": step.working}
+    for name, nbytes in rows.items():
+        print(f"  {name.replace('_', ' '):39} {_bytes(nbytes):>10}")
 
 
 def _fits(answer: TrainingPlan) -> str:
     if answer.device is None:
         return "needs --device"
-    need = _bytes(answer.memory_per_device.total)
+    need = _bytes(answer.bytes_per_device)
     have = _bytes(answer.device.memory_bytes)
-    verdict = "yes, before activations" if answer.fits else "no"
+    before = "" if answer.step_memory else ", before activations"
+    verdict = f"yes{before}" if answer.fits else "no"
     return f"{verdict}: {need} of {have} on each device"
 
 

@@ -3,12 +3,14 @@
 from lmlib.memory.activations import (
     Activations,
     SavedTensor,
+    StepMemory,
     activations,
     block_saved_tensors,
     bytes_by_dtype,
     cruncher_saved_tensors,
     loss_workspace,
     saved_tensors,
+    step_memory,
 )
 from lmlib.memory.ledger import RECIPES, Ledger, Recipe, ledger, measured_ledger
 from lmlib.memory.saved import SavedBytes, gpu_bytes, saved_tensor_bytes
@@ -21,6 +23,7 @@ __all__ = [
     "Recipe",
     "SavedBytes",
     "SavedTensor",
+    "StepMemory",
     "activations",
     "block_saved_tensors",
     "bytes_by_dtype",
@@ -33,4 +36,5 @@ __all__ = [
     "saved_tensor_bytes",
     "saved_tensors",
     "sharded_ledger",
+    "step_memory",
 ]

@@ -22,12 +22,14 @@ __all__ = [
     "PRECISIONS",
     "Activations",
     "SavedTensor",
+    "StepMemory",
     "activations",
     "block_saved_tensors",
     "bytes_by_dtype",
     "cruncher_saved_tensors",
     "loss_workspace",
     "saved_tensors",
+    "step_memory",
 ]
 
 ATTENTIONS = ("math", "fused")
@@ -165,6 +167,44 @@ def loss_workspace(
     logits = ITEM_SIZES[step.product_dtype]
     gradient = ITEM_SIZES[step.stream_dtype]
     return step.rows * config.vocab_size * (logits + 2 * gradient)
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """Bytes of a training step: those saved for backward, and those it works with.
+
+    ``working`` is the loss's workspace, or what a checkpointed block saves when it
+    runs again, whichever is larger: the one is over when the other begins. What a
+    single operation needs while it runs is in neither.
+    """
+
+    activations: Activations
+    working: int
+
+    @property
+    def total(self) -> int:
+        """The peak of the step, parameters and gradients apart."""
+        return self.activations.total + self.working
+
+
+def step_memory(
+    config: ModelConfig,
+    batch_size: int,
+    seq_len: int | None = None,
+    *,
+    attention: str = "fused",
+    precision: str = "fp32",
+    checkpointing: bool = False,
+) -> StepMemory:
+    """Return the bytes of a training step, told as to ``saved_tensors``."""
+    sizes = (config, batch_size, seq_len)
+    how = {"attention": attention, "precision": precision}
+    saved = saved_tensors(*sizes, **how, checkpointing=checkpointing)
+    working = loss_workspace(*sizes, precision=precision)
+    if checkpointing:
+        block = activations(block_saved_tensors(*sizes, **how)).total
+        working = max(working, block)
+    return StepMemory(activations(saved), working)
 
 
 @dataclass(frozen=True)
