@@ -1,5 +1,8 @@
 """lmlib.memory.saved: each storage that autograd keeps counts once, parameters apart."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -55,14 +58,23 @@ def test_dtypes_are_counted_apart():
 
 
 def test_storages_that_are_dropped_do_not_make_room_for_others():
-    """Each result is freed at once, and the next one likely lies at its address."""
+    """Each graph is freed at once, and what the next one saves likely lies at its address."""
     x = torch.randn(1000, **WANT_GRADIENT)
 
     def run():
         for _ in range(5):
-            x.exp()
+            (x * 2).square()
 
     assert saved_tensor_bytes(run).total == 5 * 4000
+
+
+def test_nothing_is_held_afterwards():
+    """An operation that saves its own result must not make a circle of it."""
+    x = torch.randn(1000, **WANT_GRADIENT)
+    storages = []
+    saved_tensor_bytes(lambda: storages.append(weakref.ref(x.exp().untyped_storage())))
+    gc.collect()
+    assert storages[0]() is None
 
 
 def test_the_meta_device_will_do():

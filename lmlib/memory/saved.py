@@ -48,7 +48,7 @@ def saved_tensor_bytes(
     def pack(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
         saved.setdefault(id(storage), (storage, tensor.dtype))
-        return tensor
+        return tensor.detach()  # itself, it could hold the graph that holds it
 
     with saved_tensors_hooks(pack, lambda tensor: tensor):
         function(*arguments)
