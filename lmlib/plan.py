@@ -407,10 +407,11 @@ def _memory_assumptions(plan: TrainingPlan) -> Iterator[str]:
         block = "a block that runs again, or " if plan.checkpointing else ""
         yield (
             f"A step has {plan.batch_size:,} × {plan.sequence_length:,} tokens on "
-            f"each device, in {plan.precision} with {plan.attention} attention. It "
-            f"works with {block}the logits and two gradients of their size. All is "
-            "counted as if there at one time; buffers, fragmentation and what an "
-            "operation needs while it runs come on top."
+            f"each device, in {plan.precision} with {plan.attention} attention and "
+            f"without torch.compile. It works with {block}the logits and two "
+            "gradients of their size. All is counted as if there at one time; "
+            "buffers, fragmentation and what an operation needs while it runs come "
+            "on top."
         )
     if plan.checkpointing:
         yield (

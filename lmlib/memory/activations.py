@@ -118,9 +118,10 @@ def saved_tensors(
     and runs forward again in backward: see ``block_saved_tensors``.
 
     Parameters are not among them, which exist anyway; their bf16 copies are, and
-    so are ids and targets, each with a storage of its own. It is what a CPU saves.
-    On a GPU the mask of a dropout takes one byte an element, LayerNorm's statistics
-    are fp32 for a bf16 model too, and only there is fused attention with dropout.
+    so are ids and targets, each with a storage of its own. It is what a CPU saves
+    in eager mode; ``torch.compile`` decides anew. On a GPU the mask of a dropout
+    takes one byte an element, LayerNorm's statistics are fp32 for a bf16 model too,
+    and only there is fused attention with dropout.
 
     Raises ValueError for a size or a choice that cannot be.
     """
@@ -175,7 +176,8 @@ class StepMemory:
 
     ``working`` is the loss's workspace, or what a checkpointed block saves when it
     runs again, whichever is larger: the one is over when the other begins. What a
-    single operation needs while it runs is in neither.
+    single operation needs while it runs is in neither, such as the gradients of all
+    T×T weights in the backward of "math" attention.
     """
 
     activations: Activations
@@ -183,7 +185,7 @@ class StepMemory:
 
     @property
     def total(self) -> int:
-        """The peak of the step, parameters and gradients apart."""
+        """The peak of the step, parameters apart, where the loss is its peak."""
         return self.activations.total + self.working
 
 
