@@ -16,8 +16,8 @@ from torch.utils.checkpoint import checkpoint
 
 from lmlib.config import ModelConfig, named_config
 from lmlib.memory import (
-    activations,
     block_saved_tensors,
+    bytes_by_component,
     bytes_by_dtype,
     cruncher_saved_tensors,
     loss_workspace,
@@ -92,7 +92,7 @@ def test_a_training_step(name, attention, precision):
         measured = saved_tensor_bytes(run, parameters=model.parameters())
         formula = saved_tensors(shape, *batch, attention=attention, precision=precision)
         assert measured.by_dtype == bytes_by_dtype(formula), batch
-        assert measured.total == activations(formula).total
+        assert measured.total == bytes_by_component(formula).total
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -118,7 +118,7 @@ def test_checkpointing(name, attention, precision):
     measured = saved_tensor_bytes(run, parameters=model.parameters())
     formula = saved_tensors(shape, 3, 17, attention=attention, precision=precision, checkpointing=True)
     assert measured.by_dtype == bytes_by_dtype(formula)
-    assert activations(formula).block_inputs == 3 * (3 * 17 * 48) * (2 if precision == "bf16" else 4)
+    assert bytes_by_component(formula).block_inputs == 3 * (3 * 17 * 48) * (2 if precision == "bf16" else 4)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -208,7 +208,7 @@ def test_components(name, dropout, precision):
     shape = config(name, dropout=dropout)
     model = build(shape, precision)
     measured = measured_components(model, torch.randint(101, (3, 17)), torch.randint(101, (3, 17)))
-    formula = activations(saved_tensors(shape, 3, 17, attention="math", precision=precision))
+    formula = bytes_by_component(saved_tensors(shape, 3, 17, attention="math", precision=precision))
     assert measured == {name: nbytes for name, nbytes in vars(formula).items() if nbytes}
 
 
@@ -219,20 +219,20 @@ def test_autocast_copies_each_matrix_once(name):
     matrices = [module.weight for module in model.modules() if isinstance(module, nn.Linear)]
     if shape.tie_embeddings:
         matrices.append(model.token_embedding.weight)
-    formula = activations(saved_tensors(shape, 3, 17, precision="bf16-autocast"))
+    formula = bytes_by_component(saved_tensors(shape, 3, 17, precision="bf16-autocast"))
     assert formula.weight_copies == 2 * sum(p.numel() for p in matrices)
-    checkpointed = activations(saved_tensors(shape, 3, 17, precision="bf16-autocast", checkpointing=True))
+    checkpointed = bytes_by_component(saved_tensors(shape, 3, 17, precision="bf16-autocast", checkpointing=True))
     assert checkpointed.weight_copies == 2 * 101 * 48  # in forward, only the head keeps its copy
-    assert activations(saved_tensors(shape, 3, 17)).weight_copies == 0
+    assert bytes_by_component(saved_tensors(shape, 3, 17)).weight_copies == 0
 
 
 def test_what_grows_with_the_square_of_the_sequence():
     shape = named_config("gpt2-124m")
-    sizes = {
-        attention: [activations(saved_tensors(shape, 1, length, attention=attention)) for length in (256, 512, 1024)]
-        for attention in BACKENDS
-    }
-    fused, by_math = ([a.attention for a in sizes[attention]] for attention in ("fused", "math"))
+
+    def attention_bytes(attention, length):
+        return bytes_by_component(saved_tensors(shape, 1, length, attention=attention)).attention
+
+    fused, by_math = ([attention_bytes(each, length) for length in (256, 512, 1024)] for each in ("fused", "math"))
     assert fused == [fused[0], 2 * fused[0], 4 * fused[0]]
     squares = by_math[2] - 2 * by_math[1]  # a·(2T)² + b·2T, less twice a·T² + b·T, is 2a·T²
     assert squares == 2 * 12 * 12 * 512**2 * 4
@@ -268,7 +268,7 @@ def test_the_loss_is_the_peak(name, precision):
         loss.backward()
         del logits
 
-    saved = activations(saved_tensors(shape, 3, 37, precision=precision)).total
+    saved = bytes_by_component(saved_tensors(shape, 3, 37, precision=precision)).total
     inputs = 2 * 3 * 37 * 8  # ids and targets, which are there before
     expected = saved - inputs + loss_workspace(shape, 3, 37, precision=precision)
     assert peak_bytes(step) == pytest.approx(expected, rel=0.01)
@@ -281,11 +281,11 @@ def test_the_memory_of_a_step(vocab_size, precision):
     shape = config("gpt2", vocab_size=vocab_size)
     how = {"attention": "math", "precision": precision}
     workspace = loss_workspace(shape, 3, 37, precision=precision)
-    block = activations(block_saved_tensors(shape, 3, 37, **how)).total
+    block = bytes_by_component(block_saved_tensors(shape, 3, 37, **how)).total
     assert (block > workspace) == (vocab_size == 101)
     for checkpointing in (False, True):
         step = step_memory(shape, 3, 37, **how, checkpointing=checkpointing)
-        assert step.activations == activations(saved_tensors(shape, 3, 37, **how, checkpointing=checkpointing))
+        assert step.activations == bytes_by_component(saved_tensors(shape, 3, 37, **how, checkpointing=checkpointing))
         assert step.working == (max(block, workspace) if checkpointing else workspace)
         assert step.total == step.activations.total + step.working
 
@@ -332,6 +332,6 @@ def test_a_sequence_is_as_long_as_the_context():
 
 def test_formulas_need_no_torch():
     code = "import sys; sys.modules['torch'] = None; from lmlib.config import named_config; from lmlib.memory import *"
-    code += "; print(activations(saved_tensors(named_config('gpt2-124m'), 8)).total)"
+    code += "; print(bytes_by_component(saved_tensors(named_config('gpt2-124m'), 8)).total)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(done.stdout) == activations(saved_tensors(named_config("gpt2-124m"), 8)).total
+    assert int(done.stdout) == bytes_by_component(saved_tensors(named_config("gpt2-124m"), 8)).total

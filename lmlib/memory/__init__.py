@@ -4,15 +4,15 @@ from lmlib.memory.activations import (
     Activations,
     SavedTensor,
     StepMemory,
-    activations,
     block_saved_tensors,
+    bytes_by_component,
     bytes_by_dtype,
     cruncher_saved_tensors,
     loss_workspace,
     saved_tensors,
     step_memory,
 )
-from lmlib.memory.ledger import RECIPES, Ledger, Recipe, ledger, measured_ledger
+from lmlib.memory.recipes import RECIPES, Ledger, Recipe, ledger, measured_ledger
 from lmlib.memory.saved import SavedBytes, gpu_bytes, saved_tensor_bytes
 from lmlib.memory.sharding import largest_sharded_model, sharded_ledger
 
@@ -24,8 +24,8 @@ __all__ = [
     "SavedBytes",
     "SavedTensor",
     "StepMemory",
-    "activations",
     "block_saved_tensors",
+    "bytes_by_component",
     "bytes_by_dtype",
     "cruncher_saved_tensors",
     "gpu_bytes",

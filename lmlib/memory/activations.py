@@ -23,8 +23,8 @@ __all__ = [
     "Activations",
     "SavedTensor",
     "StepMemory",
-    "activations",
     "block_saved_tensors",
+    "bytes_by_component",
     "bytes_by_dtype",
     "cruncher_saved_tensors",
     "loss_workspace",
@@ -80,7 +80,7 @@ class Activations:
         return sum(asdict(self).values())
 
 
-def activations(saved: Iterable[SavedTensor]) -> Activations:
+def bytes_by_component(saved: Iterable[SavedTensor]) -> Activations:
     """Add up by component the bytes of what ``saved_tensors`` returns."""
     nbytes: Counter[str] = Counter()
     for tensor in saved:
@@ -204,9 +204,9 @@ def step_memory(
     saved = saved_tensors(*sizes, **how, checkpointing=checkpointing)
     working = loss_workspace(*sizes, precision=precision)
     if checkpointing:
-        block = activations(block_saved_tensors(*sizes, **how)).total
+        block = bytes_by_component(block_saved_tensors(*sizes, **how)).total
         working = max(working, block)
-    return StepMemory(activations(saved), working)
+    return StepMemory(bytes_by_component(saved), working)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ the gradients too, stage 3 the parameters too, which PyTorch's FSDP does as well
 
 from __future__ import annotations
 
-from lmlib.memory.ledger import RECIPES, Ledger, ledger
+from lmlib.memory.recipes import RECIPES, Ledger, ledger
 
 __all__ = ["ZERO_STAGES", "largest_sharded_model", "sharded_ledger"]
 

@@ -1,4 +1,4 @@
-"""lmlib.memory.ledger: what training costs per parameter, to the byte."""
+"""lmlib.memory.recipes: what training costs per parameter, to the byte."""
 
 import pytest
 import torch
