@@ -109,15 +109,23 @@ def test_marks_stand_at_their_power_of_two():
     assert "1e-8" in texts(ax)
 
 
-def test_the_spacing_is_a_saw_with_a_slope_before_it():
+def test_the_spacing_is_a_band_with_a_slope_before_it():
     (ax,) = draw_relative_spacing([FP16, BF16]).axes
-    (x, saw), (_, saw_of_bf16) = (line.get_data() for line in ax.lines)
-    assert x[0] == -24
-    assert saw[0] == 0  # the smallest subnormal is one spacing
-    assert x[-1] < 16
-    assert saw[x >= -14].max() == -10
-    assert saw[x >= -14].min() > -11
-    assert saw_of_bf16.max() == -7
+    fp16, bf16 = (band.get_datalim(ax.transData) for band in ax.collections)
+    assert (fp16.x0, fp16.y0, fp16.y1) == (-14, -11, -10)
+    assert fp16.x1 == pytest.approx(np.log2(65504))
+    assert (bf16.x0, bf16.x1, bf16.y0, bf16.y1) == (-28, 20, -8, -7)
+    (slope,) = ax.lines  # bf16 is normal on all of the page
+    assert slope.get_xydata().tolist() == [[-24, 0], [-14, -10]]
+
+
+@pytest.mark.parametrize("format", [FP16, FP8_E5M2, FP8_E4M3FN], ids=lambda each: each.name)
+def test_what_is_drawn_of_the_spacing_is_what_it_is(format):
+    values = np.exp2(np.arange(format.min_exponent - format.fraction_bits, np.log2(format.max), 1 / 8))
+    relative = format.spacing(values) / values
+    is_normal = values >= format.smallest_normal
+    assert np.all((relative[is_normal] > format.eps / 2) & (relative[is_normal] <= format.eps))
+    np.testing.assert_allclose(relative[~is_normal], format.smallest_subnormal / values[~is_normal])
 
 
 # --- losses --------------------------------------------------------------------------------------------------

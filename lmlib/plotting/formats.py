@@ -152,22 +152,24 @@ def draw_relative_spacing(
 ) -> Figure:
     """Draw the distance to the next value, relative to the value, over their range.
 
-    From the power of two ``low`` to ``high``: a saw between eps and its half where
-    numbers are normal, a slope up to 1 where they are subnormal, nothing elsewhere.
+    From the power of two ``low`` to ``high``: a band from half of eps to eps where
+    numbers are normal, since it halves within each octave and then starts again; a
+    slope up to 1 where they are subnormal, and nothing elsewhere.
     """
     formats = _at_least_one(formats)
-    values = np.exp2(np.arange(low, high, 1 / 16))
     figure, ax = plt.subplots(figsize=(FIGURE_WIDTH, 4.2))
     for each in formats:
-        held = (values >= each.smallest_subnormal) & (values <= each.max)
-        saw = np.log2(each.spacing(values[held]) / values[held])
-        x = np.log2(values[held])
         color = format_color(each.name)
-        ax.plot(x, saw, color=color, linewidth=1.5)
-        if each.smallest_subnormal > values[0]:  # at the top of its slope
-            place = {"x": x[0], "y": 0.4, "ha": "center", "va": "bottom"}
-        else:  # at the right end of its saw
-            place = {"x": high + 0.4, "y": saw[-16:].mean(), "va": "center"}
+        normal = max(each.min_exponent, low), min(np.log2(each.max), high)
+        eps = -each.fraction_bits
+        ax.fill_between(
+            normal, eps - 1, eps, color=to_rgba(color, 0.6), linewidth=0
+        )
+        smallest = each.min_exponent - each.fraction_bits
+        place = {"x": high + 0.4, "y": eps - 0.5, "va": "center"}
+        if smallest > low:
+            ax.plot([smallest, each.min_exponent], [0, eps], color=color)
+            place = {"x": smallest, "y": 0.4, "ha": "center", "va": "bottom"}
         ax.text(s=each.name, color=color, fontsize=8.5, **place)
     _label_powers(ax, "x", range(low - low % -8, high + 1, 8))
     _label_powers(ax, "y", range(-24, 1, 4))
