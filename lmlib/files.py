@@ -1,5 +1,6 @@
 """Writing files so that they are whole or not there, never half-written."""
 
+import errno
 import os
 import re
 import secrets
@@ -10,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-__all__ = ["atomic_write", "write_atomically"]
+__all__ = ["atomic_write", "name_what_is_full", "write_atomically"]
 
 
 def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
@@ -38,16 +39,31 @@ def atomic_write(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO]:
     if mode not in ("w", "wb"):
         raise ValueError(f"mode is {mode!r}: choose 'wb' or 'w'.")
     descriptor = _own_descriptor(path)
-    if descriptor is not None:
-        sys.stdout.flush()  # what was printed before comes before
-        with _open(os.dup(descriptor), mode) as file:
-            yield file
-    elif _is_device_or_pipe(path):
-        with _open(path, mode) as file:
-            yield file
-    else:
-        with _open_to_replace(path, mode) as file:
-            yield file
+    with name_what_is_full(path):
+        if descriptor is not None:
+            sys.stdout.flush()  # what was printed before comes before
+            with _open(os.dup(descriptor), mode) as file:
+                yield file
+        elif _is_device_or_pipe(path):
+            with _open(path, mode) as file:
+                yield file
+        else:
+            with _open_to_replace(path, mode) as file:
+                yield file
+
+
+@contextmanager
+def name_what_is_full(path: str | os.PathLike) -> Iterator[None]:
+    """Put into an error of writing, such as a full disk, what was written to."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL and error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 _OWN = re.compile(r"/dev/(?:std(?P<name>out|err)|fd/(?P<number>\d+))")

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from threading import Thread
 
 from lmlib.bpe.byte_ranges import ByteRange, share_files
 from lmlib.bpe.cuts import Cutter
 from lmlib.bpe.pretokens import Pretokenizer
 from lmlib.bpe.special_tokens import special_token_finder
 from lmlib.bpe.text_files import OnBytes, is_regular_file, read_text
+from lmlib.parallel import follow_parent
 
 __all__ = ["PretokenCounter", "count_files"]
 
@@ -172,20 +172,13 @@ def _receive(connection: Connection, worker: _Worker) -> ByteRange | int | Count
     return message
 
 
-def _end_with_parent() -> None:
-    """End this process when its parent is killed, instead of writing to nobody."""
-    wait([multiprocessing.parent_process().sentinel])
-    os._exit(1)
-
-
 def _work(
     sender: Connection,
     share: list[ByteRange],
     pattern: str | None,
     special_tokens: Sequence[str],
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
-    Thread(target=_end_with_parent, daemon=True).start()
+    follow_parent()
     counter = PretokenCounter(pattern, special_tokens)
     try:
         for part in share:

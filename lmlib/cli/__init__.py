@@ -46,6 +46,11 @@ app.command(
     help="Train byte-pair encoders, encode and decode with them, look inside.",
 )
 app.command(
+    "lmlib.cli.data:app",
+    name="data",
+    help="Encode text into token files to train on, look inside.",
+)
+app.command(
     "lmlib.cli.doctor:app",
     name="doctor",
     help="Show what this machine has, what it reaches, and what it lacks.",

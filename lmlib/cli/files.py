@@ -1,6 +1,5 @@
 """What commands read and write: text, bytes, reports, and progress meanwhile."""
 
-import errno
 import json
 import os
 import sys
@@ -15,7 +14,7 @@ from tqdm import tqdm
 
 from lmlib.bpe import text_files
 from lmlib.bpe.text_files import STANDARD_INPUT
-from lmlib.files import atomic_write
+from lmlib.files import atomic_write, name_what_is_full
 
 __all__ = [
     "STANDARD_INPUT_ALONE",
@@ -34,8 +33,6 @@ __all__ = [
 ]
 
 STANDARD_INPUT_ALONE = (Path(STANDARD_INPUT),)
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 TextFile = Annotated[
     Path,
@@ -97,17 +94,13 @@ def progress_bar(files: Iterable[Path], quiet: bool) -> tqdm:
 @contextmanager
 def open_output(path: Path | None) -> Iterator[BinaryIO]:
     """Open a file that appears when it is whole, or standard output for None."""
-    try:
-        if path is None:
+    if path is None:
+        with name_what_is_full("standard output"):
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
-        else:
-            with atomic_write(path) as file:
-                yield file
-    except OSError as error:
-        if error.errno in _FULL and error.filename is None:
-            error.filename = path or "standard output"
-        raise
+    else:
+        with atomic_write(path) as file:
+            yield file
 
 
 def check_writable(path: Path) -> None:

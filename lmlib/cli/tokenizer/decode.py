@@ -26,7 +26,7 @@ from lmlib.cli.tokenizer.conversion import (
 from lmlib.cli.tokenizer.ids import ReadIds, parse_ids
 from lmlib.cli.tokenizer.options import Flattened, TokenizerName
 
-__all__ = ["EXAMPLES", "USAGE", "DecodeOptions", "decode"]
+__all__ = ["EXAMPLES", "USAGE", "DecodeOptions", "decode", "decode_ids"]
 
 USAGE = "Usage: lmlib tokenizer decode [FILES…] [OPTIONS]"
 
@@ -80,14 +80,15 @@ def decode(*files: IdFile, options: Flattened[DecodeOptions] = DEFAULTS) -> None
         for path in files:
             blocks = read_blocks(path, bar)
             for ids in parse_ids(blocks, options.format, name_of(path)):
-                data = _decode(tokenizer, ids, options.tokenizer)
+                data = decode_ids(tokenizer, ids, options.tokenizer)
                 counter.tokens += len(ids)
                 counter.bytes += len(data)
                 output.write(data)
     report_conversion(counter, files, options)
 
 
-def _decode(tokenizer: Tokenizer, ids: list[int], name: str) -> bytes:
+def decode_ids(tokenizer: Tokenizer, ids: list[int], name: str) -> bytes:
+    """Return the bytes of ids; ValueError for one that the tokenizer has not."""
     try:
         return tokenizer.decode_bytes(ids)
     except KeyError as error:

@@ -1,0 +1,107 @@
+"""What a token file cannot say itself: the JSON beside it.
+
+Raw ids carry no type, no vocabulary and no tokenizer. For ``train.bin`` these stand
+in ``train.bin.json``.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from lmlib.config import check_size
+from lmlib.files import write_atomically
+
+__all__ = ["Sidecar", "id_dtype", "sidecar_path"]
+
+_UNSUITED = "Prepare the tokens again, or correct it by hand."
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """What is known about a token file.
+
+    ``fingerprint`` is that of its ids, ``tokenizer_sha256`` says which tokenizer
+    made them, and ``end_of_text`` is the id that ends every document. A sidecar
+    written by hand may leave these three out.
+
+    Raises ValueError for a ``dtype`` that holds no integers, and for a ``count`` or
+    a ``vocab_size`` that is no whole number from 1 on.
+    """
+
+    dtype: str
+    count: int
+    vocab_size: int
+    fingerprint: str | None = None
+    tokenizer_sha256: str | None = None
+    end_of_text: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        id_dtype(self.dtype)
+        check_size("count", self.count)
+        check_size("vocab_size", self.vocab_size)
+        for name in ("fingerprint", "tokenizer_sha256"):
+            if not isinstance(getattr(self, name), str | None):
+                raise ValueError(f"{name} must be a text or null.")
+        if self.end_of_text is not None and type(self.end_of_text) is not int:
+            raise ValueError("end_of_text must be an id or null.")
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """Read the sidecar of a token file; None if it has none.
+
+        Raises ValueError if it is broken.
+        """
+        path = sidecar_path(path)
+        try:
+            values = json.loads(path.read_text("utf-8"))
+            return cls(**_known(values))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:  # that of JSON and of UTF-8 among them
+            raise ValueError(
+                f"{path} does not describe tokens: {error} {_UNSUITED}"
+            ) from None
+
+    def write(self, path: Path) -> None:
+        """Write the sidecar of a token file; raises OSError if that fails."""
+        text = json.dumps(asdict(self), indent=2) + "\n"
+        write_atomically(sidecar_path(path), text)
+
+
+def sidecar_path(path: str | os.PathLike) -> Path:
+    """Return where the sidecar of a token file is: ``train.bin.json``."""
+    return Path(f"{os.fspath(path)}.json")
+
+
+def id_dtype(dtype: DTypeLike) -> np.dtype:
+    """Return an integer type as files hold it, little-endian on every machine.
+
+    Raises ValueError for another type.
+    """
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found is None or not np.issubdtype(found, np.integer):
+        raise ValueError(f"dtype is {dtype!r}: ids are integers, such as 'uint16'.")
+    return found.newbyteorder("<")
+
+
+def _known(values: Any) -> Mapping[str, Any]:
+    """Return the fields, which must be all that are needed and no others."""
+    if not isinstance(values, dict):
+        raise ValueError("it is no JSON object.")
+    names = [field.name for field in fields(Sidecar)]
+    if unknown := [key for key in values if key not in names]:
+        raise ValueError(f"{unknown[0]!r} is none of {', '.join(names)}.")
+    needed = [field.name for field in fields(Sidecar) if field.default is MISSING]
+    if missing := [name for name in needed if name not in values]:
+        raise ValueError(f"it lacks {', '.join(missing)}.")
+    return values

@@ -1,0 +1,46 @@
+"""Working ahead in other processes or threads, and ending with what started it."""
+
+import multiprocessing
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from multiprocessing.connection import wait
+from threading import Thread
+from typing import TypeVar
+
+__all__ = ["follow_parent", "map_ahead"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def map_ahead(
+    pool: Executor, function: Callable[[T], R], items: Iterable[T], ahead: int
+) -> Iterator[tuple[T, R]]:
+    """Yield each item with ``function(item)``, in order, from a pool.
+
+    While one is looked at, up to ``ahead`` more are waiting or being worked on, so
+    that memory stays bounded. Raises what the function raises, in its turn.
+    """
+    started: deque = deque()
+    for item in items:
+        started.append((item, pool.submit(function, item)))
+        if len(started) > ahead:
+            first, result = started.popleft()
+            yield first, result.result()
+    for item, result in started:
+        yield item, result.result()
+
+
+def follow_parent() -> None:
+    """Make this worker process leave Ctrl-C to its parent, and end when it dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """End when the parent is killed, instead of waiting for work for ever."""
+    wait([multiprocessing.parent_process().sentinel])
+    os._exit(1)
