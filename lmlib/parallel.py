@@ -35,8 +35,13 @@ def map_ahead(
 
 
 def follow_parent() -> None:
-    """Make this worker process leave Ctrl-C to its parent, and end when it dies."""
+    """Make this worker process leave Ctrl-C to its parent, and end when it dies.
+
+    SIGTERM ends it at once, whatever handler it inherited: what that raises would
+    go to the parent as a result, and the worker would live on.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     Thread(target=_end_with_parent, daemon=True).start()
 
 
