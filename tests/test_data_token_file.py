@@ -82,7 +82,7 @@ def test_the_file_cannot_be_written_to(write):
     tokens = open_tokens(write(IDS))
     with pytest.raises(ValueError, match="read-only"):
         tokens.ids[0] = 1
-    with pytest.raises(ValueError, match="writeable|WRITEABLE"):
+    with pytest.raises(ValueError, match="WRITEABLE"):
         tokens.ids.flags.writeable = True
 
 
@@ -327,7 +327,7 @@ def test_a_split_needs_a_share(write, validation):
 
 
 def test_a_split_leaves_tokens_on_both_sides(write):
-    with pytest.raises(ValueError, match="of which 0.1 is none"):
+    with pytest.raises(ValueError, match=r"of which 0\.1 is none"):
         open_tokens(write(IDS[:3])).split(0.1)
 
 
