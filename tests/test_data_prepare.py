@@ -104,6 +104,13 @@ def test_any_pattern(write, out, pattern):
     assert prepared(write(a_txt=text), out, tokenizer, num_workers=2) == expected
 
 
+def test_no_special_token_is_cut(write, out):
+    """Between letters and punctuation, as inside this one, ordinary text may be."""
+    for length in range(1, 6):
+        text = ("a" * length + END) * 400
+        assert prepared(write(a_txt=text), out) == encode(text)
+
+
 def test_standard_input_and_one_path(write, out, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
     assert prepared("-", out, num_workers=2) == [*encode(TEXT), END_ID]
@@ -418,7 +425,7 @@ def wait_until(condition, seconds=60):
 def test_a_signal_leaves_no_tokens_and_no_workers(tmp_path, number, code, message):
     TOKENIZER.save(tmp_path / "tokenizer.json")
     with start(tmp_path, "-", start_new_session=True) as process:
-        process.stdin.write(MOBY_DICK.encode() + MOBY_DICK[:400_000].encode())
+        process.stdin.write(MOBY_DICK.encode() * 2)
         process.stdin.flush()
         wait_until(lambda: any(p.stat().st_size for p in tmp_path.glob(".lmlib-*.tmp")) or process.poll() is not None)
         workers = children(process)
