@@ -39,7 +39,7 @@ def site_complaint(root: Path) -> str | None:
 def source_files(root: Path) -> Iterator[Path]:
     for name in SOURCES:
         for path in [root / name, *(root / name).rglob("*")]:
-            if path.is_file() and not {"__pycache__", ".ipynb_checkpoints"} & set(path.parts):
+            if path.is_file() and not {"__pycache__", ".ipynb_checkpoints", ".ruff_cache"} & set(path.parts):
                 yield path
 
 
