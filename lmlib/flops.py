@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from math import prod
 from typing import Any, Self
 
 from lmlib.config import ModelConfig, check_size
@@ -221,13 +222,24 @@ def _check_sizes(**sizes: int) -> None:
 def count_flops(function: Callable[..., object], *arguments: Any) -> int:
     """Run a function and return the FLOPs that torch's counter finds in it.
 
-    Attention runs as plain matrix products meanwhile: on a CPU the counter knows no
-    fused kernel, and elsewhere it adds the scores that backward computes again.
-    On the meta device nothing is computed, and a model of any size can be counted.
+    The counter is told about products with a vector, which it would leave out. An
+    outer product stays uncounted, also as a gradient: to torch it is one of
+    elements. Attention runs as plain matrix products meanwhile: on a CPU the counter
+    knows no fused kernel, and elsewhere it adds the scores that backward computes
+    again. On the meta device nothing is computed, and a model of any size can be
+    counted.
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.ops import aten
     from torch.utils.flop_counter import FlopCounterMode
 
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    with_vectors = {
+        aten.mv: lambda matrix, vector, **_: 2 * prod(matrix),
+        aten.addmv: lambda bias, matrix, vector, **_: 2 * prod(matrix),
+        aten.dot: lambda a, b, **_: 2 * prod(a),
+        aten.vdot: lambda a, b, **_: 2 * prod(a),
+    }
+    counter = FlopCounterMode(display=False, custom_mapping=with_vectors)
+    with sdpa_kernel(SDPBackend.MATH), counter:
         function(*arguments)
     return counter.get_total_flops()

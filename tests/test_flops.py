@@ -57,6 +57,42 @@ def test_linear(rows, d_in, d_out):
     assert linear_flops(rows, d_in, d_out) == by_hand
 
 
+MATRIX, VECTOR, COLUMN = torch.ones(7, 5), torch.ones(5), torch.ones(7)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize(
+    ("product", "factors", "size"),
+    [
+        (torch.matmul, (MATRIX, VECTOR), (7, 5, 1)),
+        (torch.matmul, (COLUMN, MATRIX), (1, 7, 5)),
+        (torch.matmul, (torch.ones(3, 7, 5), VECTOR), (21, 5, 1)),
+        (torch.mv, (MATRIX, VECTOR), (7, 5, 1)),
+        (torch.addmv, (COLUMN, MATRIX, VECTOR), (7, 5, 1)),
+        (torch.dot, (VECTOR, VECTOR), (1, 5, 1)),
+        (torch.vdot, (VECTOR, VECTOR), (1, 5, 1)),
+        (torch.inner, (VECTOR, VECTOR), (1, 5, 1)),
+        (torch.einsum, ("ij,j->i", MATRIX, VECTOR), (7, 5, 1)),
+        (torch.einsum, ("i,i->", VECTOR, VECTOR), (1, 5, 1)),
+        (F.linear, (VECTOR, MATRIX), (1, 5, 7)),
+        (F.linear, (VECTOR, MATRIX, COLUMN), (1, 5, 7)),
+    ],
+)
+def test_products_with_a_vector(product, factors, size, device):
+    """They are products of matrices with one row or column, which torch's own table does not all know."""
+    factors = [factor.to(device) if torch.is_tensor(factor) else factor for factor in factors]
+    assert count_flops(product, *factors) == linear_flops(*size)
+
+
+def test_outer_products_count_as_products_of_elements_do():
+    """Alone or as the gradient of a matrix that met a vector; a column makes of it a matrix product."""
+    matrix, vector = MATRIX.clone().requires_grad_(), VECTOR.clone().requires_grad_()
+    assert count_flops(torch.outer, COLUMN, VECTOR) == count_flops(torch.mul, COLUMN, COLUMN) == 0
+    backward = count_flops((matrix @ vector).sum().backward)
+    assert backward == linear_backward_flops(1, 5, 7) - linear_flops(7, 1, 5) == linear_flops(7, 5, 1)
+    assert count_flops((matrix @ vector[:, None]).sum().backward) == linear_backward_flops(1, 5, 7)
+
+
 @pytest.mark.parametrize("input_gradient", [False, True])
 def test_linear_backward(input_gradient):
     x, w = torch.ones(7, 5, requires_grad=input_gradient), torch.ones(5, 3, requires_grad=True)
