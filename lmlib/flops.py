@@ -224,10 +224,10 @@ def count_flops(function: Callable[..., object], *arguments: Any) -> int:
 
     The counter is told about products with a vector, which it would leave out. An
     outer product stays uncounted, also as a gradient: to torch it is one of
-    elements. Attention runs as plain matrix products meanwhile: on a CPU the counter
-    knows no fused kernel, and elsewhere it adds the scores that backward computes
-    again. On the meta device nothing is computed, and a model of any size can be
-    counted.
+    elements. Attention runs as plain matrix products meanwhile: on a CPU the
+    counter knows no fused kernel, and elsewhere it adds the scores that backward
+    computes again. On the meta device nothing is computed, and a model of any size
+    can be counted.
     """
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.ops import aten

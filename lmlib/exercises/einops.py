@@ -1,4 +1,4 @@
-"""Exercises of chapter 4: copies, orders, blind checks, grouped heads, pairs."""
+"""Exercises of chapter 4: copies, orders, a blind check, grouped heads, pairs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from einops import einsum, rearrange
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from lmlib.exercises import Exercise, function_exercise, value_exercise
+from lmlib.exercises import (
+    Exercise,
+    Remark,
+    function_exercise,
+    value_exercise,
+)
 from lmlib.flops import linear_flops
 from lmlib.tensors import same_storage
 
@@ -90,31 +95,27 @@ def _low_rank() -> Exercise:
 
 
 def _blind_spot() -> Exercise:
-    def passes_and_is_wrong(answer: Any) -> tuple[bool, bool] | None:
-        sizes = isinstance(answer, tuple) and len(answer) == 4
-        if not sizes or not all(type(n) is int and n > 0 for n in answer):
-            return None
-        batch, seq, heads, _ = answer
-        q = torch.empty(answer, device="meta")
-        shape = (q @ q.transpose(-2, -1)).shape
-        alone = seq == heads == 1  # one score for each sequence, and a right one
-        return shape == (batch, heads, seq, seq), not alone
+    right = "batch query heads size, batch key heads size -> batch heads query key"
+    q = torch.arange(240.0, dtype=torch.float64, device="cpu").view(2, 5, 3, 8)
+    k = q[:, :4]
+
+    def passes_and_is_wrong(pattern: Any) -> tuple[bool, bool]:
+        if not isinstance(pattern, str):
+            raise Remark("give the pattern as a text, in quotes.")
+        scores, found = einsum(q, k, right), einsum(q, k, pattern)
+        passes = found.shape == scores.shape
+        return passes, not (passes and torch.allclose(found, scores))
 
     return Exercise(
-        solution=(2, 4, 4, 8),
+        solution=right.replace("key heads", "key haeds"),
         mistakes=[
+            (right, "these are the scores that `score` promises; none is wrong."),
             (
-                (2, 5, 3, 8),
-                "the check refuses this shape: "
-                "the product has (batch, seq, heads, heads) numbers.",
-            ),
-            (
-                (2, 1, 1, 8),
-                "it passes, but the scores of a single token and a single head "
-                "are right; find one where they are wrong.",
+                right.replace("query key", "key query"),
+                "with four keys for five queries the check refuses that.",
             ),
         ],
-        hint="give four whole numbers from 1 on: (batch, seq, heads, size).",
+        hint="einsum sums over a name that the output leaves out.",
         read=passes_and_is_wrong,
     )
 

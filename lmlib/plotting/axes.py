@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from lmlib.plotting.walks import _canvas, _draw_cell, _row_color
+from lmlib.plotting.cells import CENTRED, canvas, draw_cell, row_color
 from lmlib.tensors import describe
 
 _FONTSIZE = 9.5
@@ -31,15 +31,15 @@ def draw_readings(readings: Mapping[str, Sequence[int]], group: str) -> Figure:
         raise ValueError("give readings of one row, each a group for every number")
     (length,) = lengths
     room = 2.4  # a name, a row of cells and the names of its groups
-    figure, ax = _canvas(length, bottom=0, top=room * len(readings))
+    figure, ax = canvas(length, bottom=0, top=room * len(readings))
     for place, (name, groups) in enumerate(reversed(readings.items())):
         y = place * room + 0.6
         ax.text(0, y + 1.2, name, family="monospace", weight="bold")
         for number, index in enumerate(groups):
-            _draw_cell(ax, number, y, str(number), _row_color(index), _FONTSIZE)
+            draw_cell(ax, number, y, str(number), row_color(index), _FONTSIZE)
         for index, start, stop in _runs(groups):
             label = f"{group} {index}" if stop - start > 2 else str(index)
-            _label(ax, (start + stop) / 2, y - 0.35, label, color=_row_color(index))
+            _label(ax, (start + stop) / 2, y - 0.35, label, color=row_color(index))
     return figure
 
 
@@ -59,7 +59,7 @@ def draw_blocks(
     drawn = [_Panel(title, *panel) for title, panel in panels.items()]
     width = max(panel.width for panel in drawn) + _FACTS_WIDTH
     y = sum(panel.height for panel in drawn)
-    figure, ax = _canvas(width, bottom=0, top=y)
+    figure, ax = canvas(width, bottom=0, top=y)
     for panel in drawn:
         y -= panel.height
         panel.draw(ax, y, groups)
@@ -101,8 +101,8 @@ class _Panel:
             for row, values in enumerate(block):
                 for column, value in enumerate(values):
                     place = x + column, top - 1 - row
-                    color = _row_color(int(groups[value]))
-                    _draw_cell(ax, *place, str(value), color, _FONTSIZE)
+                    color = row_color(int(groups[value]))
+                    draw_cell(ax, *place, str(value), color, _FONTSIZE)
         _label(ax, 0.4, (bottom + top) / 2, f"← {self.names[-2]}", rotation=90)
         facts = f"shape {self.layout.shape}\nstrides {self.layout.strides}"
         ax.text(self.width + 0.6, top - 0.2, facts, va="top", linespacing=1.7)
@@ -118,5 +118,4 @@ def _runs(groups: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def _label(ax: Axes, x: float, y: float, text: str, **style: object) -> None:
-    centred = {"ha": "center", "va": "center", "fontsize": 9}
-    ax.text(x, y, text, **centred, **style)
+    ax.text(x, y, text, fontsize=9, **CENTRED, **style)

@@ -7,21 +7,18 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import prod
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch, Rectangle
+from matplotlib.patches import FancyArrowPatch
 from matplotlib.path import Path
 from torch import Tensor
 
-from lmlib.plotting.style import FIGURE_WIDTH, ROW_COLORS, TEXT_COLOR
+from lmlib.plotting.cells import CENTRED, canvas, draw_cell, row_color
+from lmlib.plotting.style import FIGURE_WIDTH
 from lmlib.tensors import describe
 
 MAX_CELLS, MAX_ROWS, MAX_COLUMNS = 24, 6, 8  # what is drawn of a large tensor
-
-_CENTRED = {"ha": "center", "va": "center"}
 
 
 def draw_tensor(tensor: Tensor) -> Figure:
@@ -35,12 +32,12 @@ def draw_tensor(tensor: Tensor) -> Figure:
     gaps = (len(walk.rows) - 1) // walk.rows_in_block
     grid_height = len(walk.rows) + walk.gap * gaps + 0.6
     top = 1 + walk.above + grid_height
-    figure, ax = _canvas(walk.width, bottom=-walk.below, top=top)
+    figure, ax = canvas(walk.width, bottom=-walk.below, top=top)
     walk.draw(ax)
     for number, row in enumerate(walk.rows):
         y = top - 1 - number - walk.gap * (number // walk.rows_in_block)
         for column, index in enumerate(row):
-            _draw_cell(ax, column, y, str(index), _row_color(number), walk.fontsize)
+            draw_cell(ax, column, y, str(index), row_color(number), walk.fontsize)
         if walk.columns_left_out:
             ax.text(len(row) + 0.3, y + 0.4, "…")
     facts = "\n".join(_facts(tensor))
@@ -57,7 +54,7 @@ def draw_walks(tensors: Mapping[str, Tensor]) -> Figure:
     walks = [_Walk(tensor) for tensor in tensors.values()]
     title_room = 1.0
     height = sum(title_room + walk.height for walk in walks)
-    figure, ax = _canvas(max(walk.width for walk in walks), bottom=0, top=height)
+    figure, ax = canvas(max(walk.width for walk in walks), bottom=0, top=height)
     y = height
     for name, tensor, walk in zip(tensors, tensors.values(), walks, strict=True):
         y -= title_room
@@ -126,9 +123,9 @@ class _Walk:
             for index in row.tolist():
                 first_visitor.setdefault(index, number)
         for index in range(self.start, self.stop):
-            color = _row_color(first_visitor[index]) if index in visits else None
+            color = row_color(first_visitor[index]) if index in visits else None
             text = f"{index}\n×{visits[index]}" if visits[index] > 1 else str(index)
-            _draw_cell(ax, index - self.start, y, text, color, self.fontsize)
+            draw_cell(ax, index - self.start, y, text, color, self.fontsize)
         if self.cut_before:
             ax.text(-0.1, y + 0.4, "…", ha="right")
         if self.cut_after:
@@ -145,11 +142,11 @@ class _Walk:
             if not (self.start <= a < self.stop and self.start <= b < self.stop):
                 continue
             start, end = a - self.start + 0.5, b - self.start + 0.5
-            peak = _draw_arc(ax, start, end, y, direction, _row_color(row))
+            peak = _draw_arc(ax, start, end, y, direction, row_color(row))
             if b - a not in labelled:
                 labelled.add(b - a)
                 x, label_y = (start + end) / 2, peak + 0.28 * direction
-                ax.text(x, label_y, f"{b - a:+d}", fontsize=8.5, **_CENTRED)
+                ax.text(x, label_y, f"{b - a:+d}", fontsize=8.5, **CENTRED)
 
 
 def _first_rows(tensor: Tensor) -> np.ndarray:
@@ -163,43 +160,6 @@ def _first_rows(tensor: Tensor) -> np.ndarray:
     return np.array(
         [[layout.index(*row, column) for column in columns] for row in rows]
     )
-
-
-def _canvas(width: float, bottom: float, top: float) -> tuple[Figure, Axes]:
-    """Empty axes on which a storage cell is one unit wide and one high."""
-    margin = 0.4
-    across, high = width + 2 * margin, top - bottom + 2 * margin
-    figsize = FIGURE_WIDTH, FIGURE_WIDTH * high / across
-    figure, ax = plt.subplots(figsize=figsize, layout="none")
-    ax.set(
-        xlim=(-margin, width + margin),
-        ylim=(bottom - margin, top + margin),
-        position=(0, 0, 1, 1),
-    )
-    ax.set_axis_off()
-    return figure, ax
-
-
-def _row_color(row: int) -> str:
-    return ROW_COLORS[row % len(ROW_COLORS)]
-
-
-def _draw_cell(
-    ax: Axes, x: float, y: float, text: str, color: str | None, fontsize: float
-) -> None:
-    """One cell with its storage index, tinted where the walk visits it."""
-    edge = color or TEXT_COLOR
-    box = Rectangle(
-        (x + 0.06, y + 0.06),
-        0.88,
-        0.88,
-        facecolor=to_rgba(edge, 0.22 if color else 0),
-        edgecolor=to_rgba(edge, 1 if color else 0.5),
-        linewidth=1.2 if color else 0.8,
-    )
-    ax.add_patch(box)
-    size = fontsize * 0.85 if "\n" in text else fontsize
-    ax.text(x + 0.5, y + 0.48, text, fontsize=size, linespacing=1.05, **_CENTRED)
 
 
 def _arc_height(distance: int) -> float:
