@@ -10,12 +10,7 @@ from einops import einsum, rearrange
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from lmlib.exercises import (
-    Exercise,
-    Remark,
-    function_exercise,
-    value_exercise,
-)
+from lmlib.exercises import Exercise, function_exercise, value_exercise
 from lmlib.flops import linear_flops
 from lmlib.tensors import same_storage
 
@@ -99,9 +94,9 @@ def _blind_spot() -> Exercise:
     q = torch.arange(240.0, dtype=torch.float64, device="cpu").view(2, 5, 3, 8)
     k = q[:, :4]
 
-    def passes_and_is_wrong(pattern: Any) -> tuple[bool, bool]:
+    def passes_and_is_wrong(pattern: Any) -> tuple[bool, bool] | None:
         if not isinstance(pattern, str):
-            raise Remark("give the pattern as a text, in quotes.")
+            return None
         scores, found = einsum(q, k, right), einsum(q, k, pattern)
         passes = found.shape == scores.shape
         return passes, not (passes and torch.allclose(found, scores))
@@ -115,7 +110,8 @@ def _blind_spot() -> Exercise:
                 "with four keys for five queries the check refuses that.",
             ),
         ],
-        hint="einsum sums over a name that the output leaves out.",
+        hint="give a pattern, in quotes; einsum sums over every name that the "
+        "output leaves out, mistyped ones too.",
         read=passes_and_is_wrong,
     )
 
