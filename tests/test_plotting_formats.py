@@ -14,7 +14,9 @@ from lmlib.plotting import (
     TEXT_COLOR,
     Loss,
     draw_bit_fields,
+    draw_loss_scales,
     draw_losses,
+    draw_outlier_damage,
     draw_ranges,
     draw_relative_spacing,
     draw_sum_errors,
@@ -31,12 +33,15 @@ LOSSES = [
     Loss("range: g²", "g", [1e-8, 1], {"fp32": [1, 1], "fp16": [0, 1]}),
     Loss("sum", "n", [1, 1e4], {"fp32": [1, 1], "fp16": [1, 0.4]}),
 ]
+SCALES = {"fp16": [1, 1, 0.7, 0.1, 0.03, *[0.01] * 6, np.inf, np.nan], "bf16": [0.04] * 13}
 DRAWINGS = {
     "bits": lambda: draw_bit_fields(-0.1, FORMATS.values()),
     "ranges": lambda: draw_ranges(FORMATS.values(), {"1e-8": 1e-8}),
     "spacing": lambda: draw_relative_spacing([FP32, TF32, BF16, FP16, FP8_E5M2, FP8_E4M3FN]),
     "sums": lambda: draw_sum_errors([16, 1024], ERRORS),
     "losses": lambda: draw_losses(LOSSES),
+    "scales": lambda: draw_loss_scales(range(-20, 29, 4), SCALES),
+    "outliers": lambda: draw_outlier_damage([4, 4096], {"int8": [0.01, 1], "int8, per row": [0.01, 0.06]}),
 }
 
 
@@ -147,6 +152,19 @@ def test_losses_keep_the_colours_of_the_formats():
         assert ax.get_title(loc="left") == loss.title
         assert [line.get_color() for line in ax.lines] == [format_color("fp32"), format_color("fp16")]
     assert list(figure.axes[1].lines[1].get_ydata()) == [1, 0.4]
+
+
+def test_a_loss_scale_that_overflows_is_crossed_out():
+    (ax,) = draw_loss_scales(range(-20, 29, 4), SCALES).axes
+    crosses = [line for line in ax.lines if line.get_marker() == "x"]
+    assert [list(line.get_xdata()) for line in crosses] == [[24, 28], []]
+    assert texts(ax) == ["infinite or NaN", "fp16", "bf16"]
+
+
+def test_damage_is_labelled_at_the_end_of_its_line():
+    (ax,) = draw_outlier_damage([4, 4096], {"int8": [0.01, 1], "fp8": [0.03, 0.03]}).axes
+    assert [(text.get_text(), text.get_position()[1]) for text in ax.texts] == [("int8", 1), ("fp8", 0.03)]
+    assert [list(line.get_ydata()) for line in ax.lines] == [[0.01, 1], [0.03, 0.03]]
 
 
 # --- all of them ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Exercises of chapter 3: counters, nudges, order of sums, neighbours, blocks."""
+"""Exercises of chapter 3: nudges, order of sums, neighbours, blocks."""
 
 from __future__ import annotations
 
@@ -10,39 +10,6 @@ from numpy.typing import NDArray
 
 from lmlib.dtypes import BF16, FP8_E4M3FN, FP16, FP32, FloatFormat
 from lmlib.exercises import Exercise, function_exercise, value_exercise
-
-
-def _counter() -> Exercise:
-    stops_at = 2 ** (FP32.fraction_bits + 1)
-    return value_exercise(
-        expected=stops_at,
-        mistakes=[
-            (
-                2**FP32.fraction_bits,
-                "there the spacing is 1 and the counter still moves; "
-                "the leading one counts as a bit, too.",
-            ),
-            (
-                stops_at - 1,
-                "adding 1 to that gives a power of two, which fp32 holds.",
-            ),
-            (
-                stops_at + 1,
-                "fp32 does not hold that number: it lies half-way between two.",
-            ),
-            (
-                2 * stops_at,
-                "to get there the counter would have to pass a spacing of 2.",
-            ),
-            (2**31 - 1, "that is the largest int32; a float has a fraction."),
-            (
-                FP32.max,
-                "long before its largest value the spacing is larger than 1.",
-            ),
-        ],
-        hint="from which power of two on is the spacing 2, "
-        "and where does half of it round to?",
-    )
 
 
 def _nudge() -> Exercise:
@@ -255,7 +222,6 @@ def _blocks() -> Exercise:
 
 
 EXERCISES = {
-    "counter": _counter(),
     "nudge": _nudge(),
     "associativity": _associativity(),
     "next_up": _next_up(),

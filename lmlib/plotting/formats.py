@@ -193,7 +193,7 @@ def draw_sum_errors(
     algorithms = list(
         dict.fromkeys(name for each in errors.values() for name in each)
     )
-    figure, panels = _panels(len(errors), height=3.4)
+    figure, panels = _panels(len(errors), height=3)
     lines = {}
     for ax, (name, by_algorithm) in zip(panels, errors.items(), strict=True):
         for algorithm, error in by_algorithm.items():
@@ -221,7 +221,7 @@ class Loss:
 
 def draw_losses(losses: Sequence[Loss]) -> Figure:
     """Draw shares of true results, one panel a loss; a format keeps its colour."""
-    figure, panels = _panels(len(losses), height=3.2)
+    figure, panels = _panels(len(losses), height=2.8)
     lines = {}
     for ax, loss in zip(panels, losses, strict=True):
         for name, share in loss.shares.items():
@@ -236,6 +236,53 @@ def draw_losses(losses: Sequence[Loss]) -> Figure:
         ax.grid(axis="y")
     panels[0].set_ylabel("share of the true result")
     _name_lines(figure, lines)
+    return figure
+
+
+def draw_loss_scales(
+    powers: Sequence[int], errors: Mapping[str, Sequence[float]]
+) -> Figure:
+    """Draw the relative error of a gradient against the power of two of its scale.
+
+    ``errors[format]`` has one number for each power; a cross at the top stands
+    where it is not finite.
+    """
+    figure, ax = plt.subplots(figsize=(FIGURE_WIDTH, 2.8))
+    for name, error in errors.items():
+        color, is_finite = format_color(name), np.isfinite(error)
+        ax.semilogy(powers, error, "o-", markersize=4, color=color)
+        beyond = np.asarray(powers)[~is_finite]
+        ax.plot(beyond, np.ones(len(beyond)), "x", color=color)
+        if len(beyond):
+            end = {"ha": "right", "va": "center", "color": color}
+            ax.text(beyond[0] - 1, 1, "infinite or NaN", **end)
+        last = np.flatnonzero(is_finite)[-1]
+        label = {"ha": "right", "va": "bottom", "color": color}
+        ax.text(powers[last], error[last] * 1.15, name, **label)
+    _label_powers(ax, "x", powers[1::2])
+    ax.set_yticks([0.01, 0.1, 1], ["1 %", "10 %", "100 %"])
+    ax.set_ylim(0.008, 1.6)
+    ax.set_xlabel("loss scale")
+    ax.set_ylabel("error of the gradient")
+    return figure
+
+
+def draw_outlier_damage(
+    sizes: Sequence[float], damage: Mapping[str, Sequence[float]]
+) -> Figure:
+    """Draw the relative error of weights against the size of an outlier among them.
+
+    ``damage[name]`` has one number for each size.
+    """
+    figure, ax = plt.subplots(figsize=(FIGURE_WIDTH, 3))
+    for (name, error), color in zip(damage.items(), ROW_COLORS, strict=False):
+        ax.loglog(sizes, error, color=color)
+        label = {"color": color, "va": "center", "fontsize": 9.5}
+        ax.text(sizes[-1] * 1.15, error[-1], name, **label)
+    ax.set_xscale("log", base=2)
+    ax.set_yticks([0.01, 0.1, 1], ["1 %", "10 %", "100 %"])
+    ax.set_xlabel("one outlier, in standard deviations of the others")
+    ax.set_ylabel("error of the others")
     return figure
 
 
