@@ -162,9 +162,16 @@ def test_a_loss_scale_that_overflows_is_crossed_out():
 
 
 def test_damage_is_labelled_at_the_end_of_its_line():
-    (ax,) = draw_outlier_damage([4, 4096], {"int8": [0.01, 1], "fp8": [0.03, 0.03]}).axes
-    assert [(text.get_text(), text.get_position()[1]) for text in ax.texts] == [("int8", 1), ("fp8", 0.03)]
-    assert [list(line.get_ydata()) for line in ax.lines] == [[0.01, 1], [0.03, 0.03]]
+    damage = {"int8": [0.01, 1], "int8 per row": [0.01, 0.06], "E5M2": [0.05, 0.05]}
+    (ax,) = draw_outlier_damage([4, 4096], damage).axes
+    assert [(text.get_text(), text.get_position()[1], text.get_va()) for text in ax.texts] == [
+        ("int8", 1, "center"),
+        ("int8 per row", 0.06, "bottom"),  # not on the one beneath it
+        ("E5M2", 0.05, "top"),
+    ]
+    assert [list(line.get_ydata()) for line in ax.lines] == list(damage.values())
+    assert [line.get_linestyle() for line in ax.lines] == ["-", "--", "-"]
+    assert ax.lines[2].get_color() == format_color("fp8_e5m2")
 
 
 # --- all of them ---------------------------------------------------------------------------------------------

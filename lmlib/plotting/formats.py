@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike
 
-from lmlib.dtypes import FloatFormat
+from lmlib.dtypes import FloatFormat, get_format
 from lmlib.plotting.style import FIGURE_WIDTH, ROW_COLORS, TEXT_COLOR
 
 FORMAT_COLORS = {
@@ -272,12 +272,22 @@ def draw_outlier_damage(
 ) -> Figure:
     """Draw the relative error of weights against the size of an outlier among them.
 
-    ``damage[name]`` has one number for each size.
+    ``damage[name]`` has one number for each size. A name begins with that of its
+    format, and what follows it ("int8 per row") makes the line a dashed one.
     """
     figure, ax = plt.subplots(figsize=(FIGURE_WIDTH, 3))
-    for (name, error), color in zip(damage.items(), ROW_COLORS, strict=False):
-        ax.loglog(sizes, error, color=color)
-        label = {"color": color, "va": "center", "fontsize": 9.5}
+    ends = {name: error[-1] for name, error in damage.items()}
+    for name, error in damage.items():
+        format_name, *variant = name.split()
+        color = ROW_COLORS[5]  # of integers, which are no FloatFormat
+        if format_name != "int8":
+            color = format_color(get_format(format_name).name)
+        ax.loglog(sizes, error, "--" if variant else "-", color=color)
+        near = [end for end in ends.values() if 0 < abs(end / error[-1] - 1) < 0.3]
+        align = "center"
+        if near:
+            align = "bottom" if error[-1] > near[0] else "top"
+        label = {"color": color, "va": align, "fontsize": 9.5}
         ax.text(sizes[-1] * 1.15, error[-1], name, **label)
     ax.set_xscale("log", base=2)
     ax.set_yticks([0.01, 0.1, 1], ["1 %", "10 %", "100 %"])
