@@ -41,7 +41,7 @@ DRAWINGS = {
     "sums": lambda: draw_sum_errors([16, 1024], ERRORS),
     "losses": lambda: draw_losses(LOSSES),
     "scales": lambda: draw_loss_scales(range(-20, 29, 4), SCALES),
-    "outliers": lambda: draw_outlier_damage([4, 4096], {"int8": [0.01, 1], "int8, per row": [0.01, 0.06]}),
+    "outliers": lambda: draw_outlier_damage([4, 4096], {"int8": [0.01, 1], "int8 per row": [0.01, 0.06]}),
 }
 
 
