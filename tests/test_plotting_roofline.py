@@ -1,5 +1,7 @@
 """Rooflines and FLOPs by context: what is given is drawn, with its name, and nothing is cut off."""
 
+from itertools import combinations
+
 import pytest
 
 from lmlib.hardware import Roofline, get_accelerator
@@ -28,6 +30,25 @@ def test_limits_and_points_are_drawn_where_they_are():
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     texts = {text.get_text() for text in ax.texts}
     assert {"1 row", "16", "256", "add", "softmax", "peak: 100 GFLOP/s", "bandwidth: 20 GB/s"} <= texts
+
+
+CROWDED = {
+    "rows": {"1 row": (0.5, 2.2e9), "4 rows": (2, 3.4e9), "16 rows": (7.9, 5e9)},
+    "other": {"add": (1 / 12, 4.6e8), "softmax": (5 / 8, 1.1e9), "layer norm": (7 / 8, 3.2e9)},
+}
+
+
+@pytest.mark.parametrize("series", [SERIES, CROWDED], ids=["far apart", "crowded"])
+def test_names_cover_neither_each_other_nor_a_point(series):
+    figure = draw_roofline(Roofline(peak_flops=3e10, bandwidth=8e9), series)
+    figure.canvas.draw()
+    (ax,) = figure.axes
+    boxes = {text.get_text(): text.get_window_extent() for text in ax.texts}
+    places = [place for points in series.values() for place in points.values()]
+    for (one, box), (other, beside) in combinations(boxes.items(), 2):
+        assert not box.overlaps(beside), (one, other)
+    for name, box in boxes.items():
+        assert not box.count_contains(ax.transData.transform(places)), name
 
 
 def test_points_lie_within_the_axes():

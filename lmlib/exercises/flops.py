@@ -60,7 +60,7 @@ def _reporting_line() -> Exercise:
 
 def _rows() -> Exercise:
     width = 8192
-    h100, h200 = get_accelerator("h100").roofline(), get_accelerator("h200")
+    h100, h200 = (get_accelerator(name).roofline() for name in ("h100", "h200"))
 
     def fewest(ridge: float, bytes_per_element: int = 2) -> int:
         return next(
@@ -83,14 +83,15 @@ def _rows() -> Exercise:
                 "input and the output too, and round up.",
             ),
             (
-                fewest(h100.ridge, bytes_per_element=4),
-                "that is for elements of four bytes; bf16 has two.",
+                fewest(2 * h100.ridge),
+                "twice the ridge: you took the peak with sparsity, or elements of "
+                "four bytes.",
             ),
             (
                 fewest(h100.ridge, bytes_per_element=1),
                 "you counted elements, not bytes.",
             ),
-            (fewest(h200.roofline().ridge), "that is the ridge of an H200."),
+            (fewest(h200.ridge), "that is right for an H200; here it is an H100."),
             (
                 fewest(h100.ridge) - 1,
                 "one row more: with that many it still waits for memory.",
@@ -101,10 +102,11 @@ def _rows() -> Exercise:
     )
 
 
-def _llama2_mfu() -> Exercise:
-    config, tokens = named_config("llama-2-70b"), 2e12
-    seconds = 1_720_320 * 60 * 60
-    peak = get_accelerator("a100-80gb").peak("bf16").value
+def _llama3_mfu() -> Exercise:
+    config, tokens = named_config("llama-3-405b"), 15.6e12
+    seconds = 30.84e6 * 60 * 60
+    sxm, pcie = get_accelerator("h100"), get_accelerator("h100-pcie")
+    peak = sxm.peak("bf16").value
 
     def share(flops_per_token: float, peak: float = peak) -> float:
         return mfu(tokens * flops_per_token, seconds, peak)
@@ -119,6 +121,11 @@ def _llama2_mfu() -> Exercise:
                 "that is 6·N alone; attention's 12·L·H·K·T belongs to it.",
             ),
             (
+                share(6 * config.num_parameters),
+                "that is 6·N alone, with an embedding in N that is only looked up; "
+                "attention's 12·L·H·K·T is missing.",
+            ),
+            (
                 share(halved),
                 "you halved attention for its mask; MFU by convention does not.",
             ),
@@ -126,7 +133,11 @@ def _llama2_mfu() -> Exercise:
                 share(step / 3),
                 "that is the forward pass; a step is three times it.",
             ),
-            (share(step, 2 * peak), "that takes the A100's peak with sparsity."),
+            (share(step, 2 * peak), "that takes the H100's peak with sparsity."),
+            (
+                share(step, pcie.peak("bf16").value),
+                "that takes the peak of the PCIe card.",
+            ),
             (100 * share(step), "give a share between 0 and 1, not percent."),
             (3600 * share(step), "a GPU hour has 3600 seconds."),
         ],
@@ -230,7 +241,7 @@ def _experts() -> Exercise:
 EXERCISES = {
     "reporting_line": _reporting_line(),
     "rows": _rows(),
-    "llama2_mfu": _llama2_mfu(),
+    "llama3_mfu": _llama3_mfu(),
     "hidden": _hidden(),
     "experts": _experts(),
 }

@@ -17,8 +17,8 @@ def draw_context_flops(
 ) -> Figure:
     """Draw FLOPs per token over the context length, a line for each component.
 
-    Each line has its name at its end. ``crossings`` are lengths to mark, each with
-    what it is called. Both axes are logarithmic.
+    Each line has its name at its end. ``crossings`` are one or two lengths to
+    mark, each with what it is called. Both axes are logarithmic.
 
     Raises ValueError for a line that has not one value for each length.
     """
@@ -33,10 +33,12 @@ def draw_context_flops(
             xytext=(6, 0),
             textcoords="offset points",
             color=color,
+            fontsize=9,
             va="center",
             annotation_clip=False,
         )
-    for length, name in crossings.items():
+    for i, (length, name) in enumerate(sorted(crossings.items())):
+        side = -1 if i == 0 else 1  # the first to the left of its line
         ax.axvline(
             length, color=COLORS["prediction"], linestyle="--", linewidth=1.2
         )
@@ -44,11 +46,11 @@ def draw_context_flops(
             name,
             (length, 1),
             xycoords=("data", "axes fraction"),
-            xytext=(-4, -2),
+            xytext=(4 * side, -2),
             textcoords="offset points",
             color=TEXT_COLOR,
             fontsize=9,
-            ha="right",
+            ha="right" if side < 0 else "left",
             va="top",
         )
     ax.set_xscale("log", base=2)

@@ -8,11 +8,18 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from lmlib.hardware import Roofline
 from lmlib.plotting.style import COLORS, FIGURE_WIDTH, ROW_COLORS
 
 Points = Mapping[str, tuple[float, float]]
+
+SIDES = [  # of a point, where its name may stand, best first
+    {"position": (x, y), "ha": ha, "va": va}
+    for y, va in ((-4, "top"), (4, "bottom"), (-15, "top"))  # points of type
+    for x, ha in ((6, "left"), (-6, "right"), (0, "center"))
+]
 
 
 def draw_roofline(roofline: Roofline, series: Mapping[str, Points]) -> Figure:
@@ -39,8 +46,6 @@ def draw_roofline(roofline: Roofline, series: Mapping[str, Points]) -> Figure:
         style = "o-" if i == 0 else "o"
         xs, ys = np.array(list(points.values())).T
         ax.plot(xs, ys, style, color=color, markersize=5, linewidth=1)
-        for name, place in points.items():
-            _name(ax, name, place, color)
     lowest = min(*rates, roofline.limit(ends[0]))
     ax.set(
         xscale="log",
@@ -51,6 +56,7 @@ def draw_roofline(roofline: Roofline, series: Mapping[str, Points]) -> Figure:
         ylabel="speed (FLOP/s)",
     )
     ax.grid(which="major")
+    _name_points(ax, series)
     return figure
 
 
@@ -86,15 +92,41 @@ def _draw_limits(ax: Axes, roofline: Roofline, ends: tuple[float, float]) -> Non
     )
 
 
-def _name(ax: Axes, name: str, place: tuple[float, float], color: str) -> None:
-    ax.annotate(
-        name,
-        place,
-        xytext=(6, -4),
-        textcoords="offset points",
-        color=color,
-        fontsize=9,
-        va="top",
+def _name_points(ax: Axes, series: Mapping[str, Points]) -> None:
+    """Name each point, on the side where its name covers least."""
+    ax.figure.draw_without_rendering()  # from here on every place is final
+    names = [text.get_window_extent() for text in ax.texts]
+    limits, _, joined, *loose = (
+        line.get_transform().transform(line.get_xydata()) for line in ax.lines
+    )
+    drawn = np.concatenate([_along(limits), _along(joined), *loose])
+    for points, color in zip(series.values(), ROW_COLORS, strict=False):
+        for name, place in points.items():
+            label = ax.annotate(
+                name,
+                place,
+                (0, 0),
+                textcoords="offset points",
+                color=color,
+                fontsize=9,
+            )
+
+            def covered(side: Mapping[str, object], label: Text = label) -> float:
+                label.set(**side)
+                box = label.get_window_extent()
+                within = box.count_contains(drawn)
+                inside = ax.bbox.containsx(box.x0) and ax.bbox.containsx(box.x1)
+                return within + 1000 * (box.count_overlaps(names) + (not inside))
+
+            label.set(**min(SIDES, key=covered))
+            names.append(label.get_window_extent())
+
+
+def _along(corners: np.ndarray) -> np.ndarray:
+    """Points along a line on the screen, a few pixels apart."""
+    steps = np.linspace(0, len(corners) - 1, 100 * len(corners))
+    return np.column_stack(
+        [np.interp(steps, range(len(corners)), values) for values in corners.T]
     )
 
 
