@@ -143,7 +143,7 @@ def _llama3_mfu() -> Exercise:
         ],
         hint="tokens × (6·N + 12·L·H·K·T), over the seconds of all GPUs together "
         "times the peak of one.",
-        rel_tol=0.005,
+        rel_tol=0.01,  # two digits are enough
     )
 
 
