@@ -121,11 +121,6 @@ def _llama3_mfu() -> Exercise:
                 "that is 6·N alone; attention's 12·L·H·K·T belongs to it.",
             ),
             (
-                share(6 * config.num_parameters),
-                "that is 6·N alone, with an embedding in N that is only looked up; "
-                "attention's 12·L·H·K·T is missing.",
-            ),
-            (
                 share(halved),
                 "you halved attention for its mask; MFU by convention does not.",
             ),
