@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from difflib import get_close_matches
-from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, Literal, Self, get_args, get_type_hints
+
+from lmlib.checks import check, check_number, check_size
 
 __all__ = [
     "MODEL_SHAPES",
     "ModelConfig",
     "ParameterCounts",
-    "check_size",
     "named_config",
 ]
 
@@ -152,7 +152,7 @@ class ModelConfig:
 
     def _check_numbers(self) -> None:
         for name in ("dropout", "rope_theta", "norm_eps"):
-            self._set(name, _number(name, getattr(self, name)))
+            self._set(name, check_number(name, getattr(self, name)))
         if not 0 <= self.dropout < 1:
             raise ValueError(
                 f"dropout is the share that is dropped: it must be at least 0 and "
@@ -189,33 +189,13 @@ def named_config(name: str) -> ModelConfig:
     return MODEL_SHAPES[name]
 
 
-def check_size(name: str, value: object) -> int:
-    """``value`` as an int; ValueError unless it is a whole number from 1 on."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(
-            f"{name} must be a whole number from 1 on, such as 64, not {value!r}."
-        )
-    return int(value)
-
-
-def _number(name: str, value: object) -> float:
-    real = isinstance(value, Real) and not isinstance(value, bool)
-    if not real or not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, not {value!r}.")
-    return float(value)
-
-
 def _check_choice(name: str, value: object) -> None:
     choices = get_args(get_type_hints(ModelConfig)[name])
-    if value not in choices:
-        raise ValueError(
-            f"{name} must be {' or '.join(map(repr, choices))}, not {value!r}."
-        )
+    check(value in choices, name, " or ".join(map(repr, choices)), value)
 
 
 def _check_switch(name: str, value: object) -> None:
-    if not isinstance(value, bool):
-        raise ValueError(f"{name} must be True or False, not {value!r}.")
+    check(isinstance(value, bool), name, "True or False", value)
 
 
 def _unknown(what: str, name: object, known: Iterable[str]) -> str:

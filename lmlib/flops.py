@@ -11,7 +11,8 @@ from dataclasses import dataclass, fields
 from math import prod
 from typing import Any, Self
 
-from lmlib.config import ModelConfig, check_size
+from lmlib.checks import check_size
+from lmlib.config import ModelConfig
 
 __all__ = [
     "ModelFlops",

@@ -10,11 +10,12 @@ The functions fill a weight in place and return it. A matrix has the shape
 """
 
 import math
-from numbers import Integral, Real
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
+
+from lmlib.checks import check, check_positive, check_size, is_nonnegative
 
 __all__ = [
     "kaiming_normal_",
@@ -40,7 +41,7 @@ def normal_(
 
     Raises ValueError for a ``std`` that is not a finite number from 0 on.
     """
-    _check(_finite(std) and std >= 0, "std", "a finite number from 0 on", std)
+    check(is_nonnegative(std), "std", "a finite number from 0 on", std)
     with torch.no_grad():
         return weight.normal_(0, std, generator=generator)
 
@@ -107,8 +108,8 @@ def truncated_normal_(
 
     Raises ValueError unless ``std`` and ``bound`` are finite numbers above 0.
     """
-    _check_positive("std", std)
-    _check_positive("bound", bound)
+    check_positive("std", std)
+    check_positive("bound", bound)
     limit = bound * std
     return torch.nn.init.trunc_normal_(
         weight, std=std, a=-limit, b=limit, generator=generator
@@ -124,7 +125,7 @@ def truncated_std(bound: float) -> float:
 
     Raises ValueError unless ``bound`` is a finite number above 0.
     """
-    _check_positive("bound", bound)
+    check_positive("bound", bound)
     if bound < 1e-4:  # so near to 0 the normal is uniform, and the formula cancels
         return bound / math.sqrt(3)
     density = math.exp(-(bound**2) / 2) / math.sqrt(2 * math.pi)
@@ -141,9 +142,7 @@ def residual_scale(num_layers: int) -> float:
 
     Raises ValueError unless ``num_layers`` is a whole number from 1 on.
     """
-    whole = isinstance(num_layers, Integral) and num_layers >= 1
-    _check(whole, "num_layers", "a whole number from 1 on", num_layers)
-    return 1 / math.sqrt(2 * num_layers)
+    return 1 / math.sqrt(2 * check_size("num_layers", num_layers))
 
 
 def _uniform_(weight: Matrix, std: float, generator: Generator | None) -> Matrix:
@@ -154,13 +153,13 @@ def _uniform_(weight: Matrix, std: float, generator: Generator | None) -> Matrix
 
 def _xavier_std(weight: Matrix, gain: float) -> float:
     fan_out, fan_in = _fans(weight)
-    _check_positive("gain", gain)
+    check_positive("gain", gain)
     return gain * math.sqrt(2 / (fan_in + fan_out))
 
 
 def _kaiming_std(weight: Matrix, gain: float) -> float:
     _, fan_in = _fans(weight)
-    _check_positive("gain", gain)
+    check_positive("gain", gain)
     return gain / math.sqrt(fan_in)
 
 
@@ -171,16 +170,3 @@ def _fans(weight: Tensor) -> tuple[int, int]:
             "(fan_out, fan_in) that is not empty."
         )
     return weight.shape[0], weight.shape[1]
-
-
-def _check_positive(name: str, value: float) -> None:
-    _check(_finite(value) and value > 0, name, "a finite number above 0", value)
-
-
-def _finite(value: object) -> bool:
-    return isinstance(value, Real) and math.isfinite(value)
-
-
-def _check(holds: bool, name: str, wanted: str, value: object) -> None:
-    if not holds:
-        raise ValueError(f"{name} must be {wanted}, not {value!r}.")

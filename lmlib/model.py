@@ -10,7 +10,8 @@ from einops import rearrange, reduce
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
-from lmlib.config import ModelConfig, check_size
+from lmlib.checks import check_size
+from lmlib.config import ModelConfig
 from lmlib.init import kaiming_normal_, normal_, residual_scale
 
 __all__ = [

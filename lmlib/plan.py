@@ -6,12 +6,11 @@ a shape with a batch, what a training step saves and works with.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from numbers import Real
 from typing import Any
 
+from lmlib.checks import check, check_number, is_number
 from lmlib.config import ModelConfig, named_config
 from lmlib.flops import estimated_step_flops, step_flops
 from lmlib.hardware.accelerators import Accelerator, get_accelerator, peak_key
@@ -311,14 +310,14 @@ class TrainingPlan:
             )
 
     def _check_rates(self) -> None:
-        self._set("mfu", _number("mfu", self.mfu))
+        self._set("mfu", check_number("mfu", self.mfu))
         if not 0 < self.mfu <= 1:
             raise ValueError(
                 "mfu is the share of the peak that is reached: it must be above 0 "
                 f"and at most 1, such as 0.4, not {self.mfu}."
             )
         if self.price_per_hour is not None:
-            price = _number("price_per_hour", self.price_per_hour)
+            price = check_number("price_per_hour", self.price_per_hour)
             self._set("price_per_hour", price)
             if price < 0:
                 raise ValueError(f"price_per_hour must not be negative: {price}.")
@@ -440,17 +439,7 @@ def _with_total(bytes_by_component: Ledger | Activations) -> dict[str, int]:
 
 def _count(name: str, value: object) -> int:
     """``value`` as an int, from 1 on; a whole float such as 15e12 will do."""
-    real = isinstance(value, Real) and not isinstance(value, bool)
-    if not real or not 1 <= value <= LARGEST_COUNT or value != int(value):
-        raise ValueError(
-            f"{name} must be a whole number from 1 to {LARGEST_COUNT:.0e}, such as "
-            f"64 or 15e12, not {value!r}."
-        )
+    is_count = is_number(value) and 1 <= value <= LARGEST_COUNT
+    wanted = f"a whole number from 1 to {LARGEST_COUNT:.0e}, such as 64 or 15e12"
+    check(is_count and value == int(value), name, wanted, value)
     return int(value)
-
-
-def _number(name: str, value: object) -> float:
-    real = isinstance(value, Real) and not isinstance(value, bool)
-    if not real or not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, not {value!r}.")
-    return float(value)

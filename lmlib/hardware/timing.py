@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import ceil
-from numbers import Integral
 from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
+
+from lmlib.checks import check, is_whole
 
 if TYPE_CHECKING:
     import torch
@@ -27,10 +28,7 @@ def median_seconds(
     One call that is not counted comes first, and pays for pages and caches.
     ``ValueError`` unless ``repeats`` is a whole number from 1 on.
     """
-    if not isinstance(repeats, Integral) or repeats < 1:
-        raise ValueError(
-            f"repeats must be at least 1, and a whole number, not {repeats!r}"
-        )
+    check(is_whole(repeats, 1), "repeats", "a whole number from 1 on", repeats)
     function()
     times = []
     for _ in range(repeats):

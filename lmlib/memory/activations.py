@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 
-from lmlib.config import ModelConfig, check_size
+from lmlib.checks import check_size
+from lmlib.config import ModelConfig
 
 __all__ = [
     "ATTENTIONS",

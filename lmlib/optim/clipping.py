@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lmlib.optim.checks import check
+from lmlib.checks import check
 
 __all__ = ["clip_grad_norm_"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import nn
 
-from lmlib.optim.checks import check, is_number
+from lmlib.checks import check, is_nonnegative
 
 __all__ = ["parameter_groups"]
 
@@ -23,7 +23,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     that is not a finite number from 0 on.
     """
     wanted = "a finite number from 0 on"
-    check(is_number(weight_decay), "weight_decay", wanted, weight_decay)
+    check(is_nonnegative(weight_decay), "weight_decay", wanted, weight_decay)
     parameters = list(model.parameters())  # tied ones once
     if not parameters:
         raise ValueError(

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lmlib.optim.checks import check, is_number, is_share
+from lmlib.checks import check, is_nonnegative, is_share
 
 __all__ = ["SGD", "AdaGrad", "Adam", "AdamW", "RMSProp", "SingleTensorOptimizer"]
 
@@ -314,13 +314,13 @@ def _is_pair_of_shares(value: object) -> bool:
 
 
 _OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {
-    "lr": (is_number, "a finite number from 0 on"),
+    "lr": (is_nonnegative, "a finite number from 0 on"),
     "momentum": (is_share, "a number from 0 to below 1"),
     "nesterov": (lambda value: isinstance(value, bool), "True or False"),
     "alpha": (is_share, "a number from 0 to below 1"),
     "betas": (_is_pair_of_shares, "two numbers from 0 to below 1"),
-    "eps": (is_number, "a finite number from 0 on"),
-    "weight_decay": (is_number, "a finite number from 0 on"),
+    "eps": (is_nonnegative, "a finite number from 0 on"),
+    "weight_decay": (is_nonnegative, "a finite number from 0 on"),
 }
 
 

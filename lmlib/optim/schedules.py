@@ -17,7 +17,7 @@ The warm-up begins above 0 and the end, ``final_factor``, is reached at step
 import math
 from typing import Literal
 
-from lmlib.optim.checks import check, is_number, is_whole
+from lmlib.checks import check, is_nonnegative, is_whole
 
 __all__ = ["cosine_schedule", "wsd_schedule"]
 
@@ -84,11 +84,11 @@ def _warmup(step: int, warmup_steps: int) -> float:
 def _check(
     step: int, total_steps: int, warmup_steps: int, final_factor: float
 ) -> None:
-    check(is_number(step), "step", "a number from 0 on", step)
+    check(is_nonnegative(step), "step", "a number from 0 on", step)
     wanted = "a whole number from 1 on"
     check(is_whole(total_steps, 1), "total_steps", wanted, total_steps)
     fits = is_whole(warmup_steps, 0) and warmup_steps < total_steps
     wanted = f"a whole number from 0 to below total_steps = {total_steps}"
     check(fits, "warmup_steps", wanted, warmup_steps)
-    fits = is_number(final_factor) and final_factor <= 1
+    fits = is_nonnegative(final_factor) and final_factor <= 1
     check(fits, "final_factor", "a number from 0 to 1", final_factor)

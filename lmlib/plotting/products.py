@@ -11,7 +11,8 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from lmlib.config import ModelConfig, check_size
+from lmlib.checks import check_size
+from lmlib.config import ModelConfig
 from lmlib.flops import working_parameters
 from lmlib.plotting.style import COLORS, FIGURE_WIDTH, ROW_COLORS
 
