@@ -90,6 +90,10 @@ def _associativity() -> Exercise:
 
 def _next_up() -> Exercise:
     def next_up(format: FloatFormat, value: float) -> float:
+        pattern = int(format.encode(value + 0.0))  # -0.0 + 0.0 is 0.0
+        return float(format.decode(pattern + 1 if value >= 0 else pattern - 1))
+
+    def one_zero(format: FloatFormat, value: float) -> float:
         pattern = int(format.encode(value))
         return float(format.decode(pattern + 1 if value >= 0 else pattern - 1))
 
@@ -110,6 +114,7 @@ def _next_up() -> Exercise:
             (FP16, 1.0),
             (FP16, 1 - 2.0**-11),  # its next value is a power of two
             (FP16, 0.0),
+            (FP16, -0.0),
             (FP16, 2.0**-14 - 2.0**-24),  # the largest subnormal
             (BF16, 3.0),
             (BF16, -3.0),
@@ -122,6 +127,10 @@ def _next_up() -> Exercise:
         next_up,
         probes,
         mistakes=[
+            (
+                one_zero,
+                "nearly; there is a second zero, -0.0, and its pattern is not 0.",
+            ),
             (
                 spacing_at_one,
                 "that is the spacing at 1; it doubles with every power of two.",

@@ -71,7 +71,7 @@ def draw_bit_fields(value: float, formats: Iterable[FloatFormat]) -> Figure:
         y = 1.1 + row * number
         bits = each.bit_fields(value)
         ax.text(0.1, y + 0.45, each.name, va="center", weight="bold", fontsize=9)
-        held = f"{each.round(value):.8g}"
+        held = f"{each.round(value):.9g}"
         ax.text(0.1, y + 1.5, held, va="center", fontsize=8)
         exponent_start = start - gap - each.exponent_bits
         _draw_bits(ax, exponent_start - gap - 1, y, bits.sign, "sign")
@@ -201,6 +201,7 @@ def draw_sum_errors(
             (line,) = ax.loglog(lengths, error, color=color, linewidth=1.8)
             lines.setdefault(algorithm, line)
         ax.set_xscale("log", base=2)
+        ax.minorticks_off()
         ax.set_title(name)
         ax.set_xlabel("numbers summed")
         ax.grid(axis="y")
