@@ -261,8 +261,8 @@ def draw_loss_scales(
         label = {"ha": "right", "va": "bottom", "color": color}
         ax.text(powers[last], error[last] * 1.15, name, **label)
     _label_powers(ax, "x", powers[1::2])
-    ax.set_yticks([0.01, 0.1, 1], ["1 %", "10 %", "100 %"])
-    ax.set_ylim(0.008, 1.6)
+    ax.set_yticks([0.001, 0.01, 0.1, 1], ["0.1 %", "1 %", "10 %", "100 %"])
+    ax.set_ylim(np.nanmin(np.concatenate([*errors.values()])) / 2, 2)
     ax.set_xlabel("loss scale")
     ax.set_ylabel("error of the gradient")
     return figure
