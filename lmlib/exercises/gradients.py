@@ -85,6 +85,16 @@ def _frozen() -> Exercise:
                 "one too many in both: the lowest trained layer passes nothing on.",
             ),
             (
+                (8 + 4, 8 + 4),
+                "only the gradients of weights? They are made from gradients that "
+                "were passed down through the layers above.",
+            ),
+            (
+                (last, last),
+                "right for the last four; to reach the first four, "
+                "what must the gradient pass?",
+            ),
+            (
                 (everything, everything),
                 "that is the step with nothing frozen; "
                 "a frozen weight needs no gradient.",

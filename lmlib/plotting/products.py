@@ -53,7 +53,7 @@ class _Product:
 
 
 _COLUMNS = ["forward", "backward: weights", "backward: input"]
-_OPERATOR_ROOM, _COLUMN_ROOM, _MARGIN = 0.17, 0.28, 0.06  # inches
+_OPERATOR_ROOM, _COLUMN_ROOM, _MARGIN = 0.2, 0.22, 0.06  # inches
 _TEXT_ROOM, _HEAD_ROOM = 0.52, 0.34
 
 
@@ -154,7 +154,7 @@ def _draw_product(
         ax.text(x + wide / 2, middle, matrix.name, fontsize=9.5, **_CENTRED)
         shape = f"{matrix.rows}×{matrix.columns}"
         below = middle - high / 2 - 0.08
-        ax.text(x + wide / 2, below, shape, fontsize=7.5, **_CENTRED)
+        ax.text(x + wide / 2, below, shape, fontsize=8, **_CENTRED)
         if operator:
             ax.text(x + wide + _OPERATOR_ROOM / 2, middle, operator, **_CENTRED)
         x += wide + _OPERATOR_ROOM
@@ -245,7 +245,7 @@ def _name_share(ax: Axes, start: float, row: int, share: float, label: str) -> N
         start if left else start + share,
         row + bottom + 0.02,
         f"{label} {share:.1%}",
-        fontsize=7.5,
+        fontsize=8,
         ha="left" if left else "right",
         va="top",
     )
