@@ -119,10 +119,14 @@ def keep_one_viewport(page: BeautifulSoup) -> None:
 
 
 def unmark_plain_code(page: BeautifulSoup) -> None:
-    """Unmark names and punctuation, which have the colour of all code: a quarter of a page with much of it."""
+    """Unmark names, punctuation and spaces, which look as all code does: a quarter of a page with much of it.
+
+    The dot before an attribute, an operator to Pygments, is punctuation to a reader.
+    """
     for code in page.select(".highlight pre"):
-        for plain in code.find_all("span", class_=("n", "nn", "p")):
-            if plain["class"] in (["n"], ["nn"], ["p"]):
+        for plain in code.find_all("span", class_=("n", "nn", "p", "w", "o")):
+            is_plain = plain["class"] in (["n"], ["nn"], ["p"], ["w"])
+            if is_plain or (plain["class"] == ["o"] and plain.string == "."):
                 plain.unwrap()
         code.smooth()
 
