@@ -92,7 +92,7 @@ def test_a_bar_holds_all_parameters_and_its_tinted_part_is_n(name):
 
 def test_a_tied_embedding_is_the_head_and_works():
     texts = texts_of(draw_parameter_shares({"GPT-2": MODELS["gpt2-124m"]}))
-    assert "embedding = head\n31%" in texts
+    assert "embedding = head\n31 %" in texts
     assert "N = 123.7M of 124.4M" in texts
     assert not any(text.startswith("head") for text in texts)
 
@@ -102,7 +102,7 @@ def test_an_embedding_that_is_only_looked_up_is_dashed():
     embedding, *others = boxes_of(figure)
     assert dashed(embedding)
     assert not any(dashed(box) for box in others)
-    assert {"embedding 1.9%", "head 1.9%", "N = 6.61B of 6.74B"} <= set(texts_of(figure))
+    assert {"embedding 1.9 %", "head 1.9 %", "N = 6.61B of 6.74B"} <= set(texts_of(figure))
 
 
 def test_no_model_is_refused():

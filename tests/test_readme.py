@@ -31,10 +31,10 @@ def test_python():
 @pytest.mark.usefixtures("corpus")
 def test_commands(capfd):
     commands = re.findall(r"^lmlib .*$", README, re.MULTILINE)
-    assert len(commands) == 6
+    assert len(commands) == 9
     for command in commands:
         subprocess.run([sys.executable, "-m", *shlex.split(command)], check=True)
-    assert capfd.readouterr().out.count("written to") == 2
+    assert capfd.readouterr().out.count("written to") == 3
 
 
 def test_the_command_is_installed():

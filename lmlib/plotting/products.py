@@ -212,7 +212,7 @@ def draw_parameter_shares(models: Mapping[str, ModelConfig]) -> Figure:
         ax.text(1, above, total, ha="right", va="bottom")
     ax.set(xlim=(-0.005, 1.005), ylim=(len(models) - 0.5, -0.68))
     ax.set_yticks([])
-    ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25%", "50%", "75%", "100%"])
+    ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
     ax.set_xlabel("share of all parameters")
     ax.spines["left"].set_visible(False)
     return figure
@@ -238,13 +238,13 @@ def _name_share(ax: Axes, start: float, row: int, share: float, label: str) -> N
     top, bottom = _BAR
     if share > _NARROW:
         place = (start + share / 2, row + (top + bottom) / 2)
-        ax.text(*place, f"{label}\n{share:.0%}", fontsize=8.5, **_CENTRED)
+        ax.text(*place, f"{label}\n{100 * share:.0f} %", fontsize=8.5, **_CENTRED)
         return
     left = start < 0.5
     ax.text(
         start if left else start + share,
         row + bottom + 0.02,
-        f"{label} {share:.1%}",
+        f"{label} {100 * share:.1f} %",
         fontsize=8,
         ha="left" if left else "right",
         va="top",
