@@ -211,6 +211,11 @@ WRONG = [
     (["prepare", "book.txt", "--out", "-"], "'-' is no file to write"),
     (["prepare", "book.txt", "--tokenizer", "tokenizer.json", "--out", "book.txt"], "book.txt is text to be read"),
     (["prepare", "book.txt", "--tokenizer", "tokenizer.json", "--out", "/dev/null"], "is no file on disk"),
+    (["prepare", "book.txt", "--tokenizer", ".", "--out", "tokenizer.json"], "tokenizer.json is to be read"),
+    (
+        ["prepare", "book.txt", "--tokenizer", "tokenizer.json", "--out", "tokenizer"],
+        "tokenizer.json would be replaced",
+    ),
     (["inspect"], "FILE"),
     (["inspect", "missing.bin"], "missing.bin: No such file"),
     (["inspect", "empty.bin"], "empty.bin is empty"),

@@ -273,6 +273,25 @@ def test_what_cannot_be_written_to(write, out):
     with pytest.raises(ValueError, match="link is text to be read"):
         prepared(path, link)
     assert path.read_text() == "a"
+    out.unlink()
+    path = path.rename(sidecar_path(out))
+    with pytest.raises(ValueError, match=r"train\.bin\.json is text to be read"):
+        prepared(path, out)
+    assert path.read_text() == "a"
+
+
+def test_text_whose_ids_look_like_wider_ones(write, out):
+    assert len(prepared(write(a_txt="a!" * 1000), out, Tokenizer.from_pretrained("gpt2"))) == 2001
+
+
+@pytest.mark.parametrize("content", ["{}", '{"model": {"type": "BPE"}}', "[" * 100_000, "{"], ids=lambda text: text[:9])
+def test_a_file_that_is_no_sidecar_is_not_replaced(write, out, content):
+    (path,) = write(a_txt="a")
+    sidecar_path(out).write_text(content)
+    with pytest.raises(ValueError, match=r"train\.bin\.json would be replaced, and does not describe tokens"):
+        prepared(path, out)
+    assert os.listdir(out.parent) == ["train.bin.json"]
+    assert sidecar_path(out).read_text() == content
 
 
 # --- nothing half-written -------------------------------------------------------------------------------------------

@@ -138,9 +138,16 @@ def test_wide_ids_read_as_uint16(write, dtype, ids, said):
 
 def test_wide_ids_under_a_sidecar_that_says_uint16(write):
     halves = IDS.astype("<i4").view("<u2")
-    path = write(IDS, "int32", true_sidecar(halves))
+    path = write(IDS, "int32", true_sidecar(halves, fingerprint=None))
     refused(path, "looks like ids of 32 bits")
     assert len(open_tokens(path, check="none")) == 2 * len(IDS)
+
+
+def test_a_fingerprint_knows_better_than_a_guess(write):
+    """Text like "a!a!" has such ids, and what was prepared is known to be what it is."""
+    alternating = np.tile([64, 0], 500)
+    refused(write(alternating), "looks like ids of 32 bits")
+    assert open_tokens(write(alternating, said=true_sidecar(alternating))).ids.tolist() == alternating.tolist()
 
 
 @pytest.mark.parametrize("ids", [IDS % 5, IDS[:60], np.zeros(1000), np.arange(1000), np.full(1000, 9)])
@@ -195,6 +202,8 @@ def test_a_truncated_file(write, missing):
         ({"dtype": "float32"}, "dtype is 'float32': ids are integers"),
         ({"dtype": "tokens"}, "dtype is 'tokens': ids are integers"),
         ({"dtype": None}, "dtype is None: ids are integers"),
+        ({"dtype": "m8"}, "dtype is 'm8': ids are integers"),
+        ({"dtype": ","}, "dtype is ',': ids are integers"),
         ({"count": 0}, "count must be a whole number from 1 on"),
         ({"count": "many"}, "count must be a whole number"),
         ({"vocab_size": None}, "vocab_size must be a whole number"),
@@ -217,7 +226,14 @@ def test_the_tokens_of_another_file_of_the_same_length(write):
 
 @pytest.mark.parametrize(
     ("text", "match"),
-    [("{", "does not describe tokens"), ("[]", "no JSON object"), ("{}", "lacks dtype, count, vocab_size"), ("é", ".")],
+    [
+        ("{", "does not describe tokens"),
+        ("[]", "no JSON object"),
+        ("{}", "lacks dtype, count, vocab_size"),
+        ("é", "."),
+        ("[" * 100_000, "does not describe tokens"),
+    ],
+    ids=lambda value: value[:20],
 )
 def test_a_broken_sidecar(write, text, match):
     path = write(IDS)

@@ -13,6 +13,7 @@ from io import TextIOWrapper
 from cyclopts import App, CycloptsError, Parameter
 
 from lmlib import __version__
+from lmlib.files import name_what_is_full
 
 __all__ = ["app", "main"]
 
@@ -78,7 +79,8 @@ def main(arguments: Iterable[str] | None = None) -> int:
         words = sys.argv[1:] if arguments is None else arguments
         words = [_Hyphen(word) if word == "-" else word for word in words]
         code = app(words, exit_on_error=False, print_error=False)
-        sys.stdout.flush()  # here, where an error can still be told
+        with name_what_is_full("standard output"):
+            sys.stdout.flush()  # here, where an error can still be told
         return code or 0
     except BrokenPipeError:
         _drop_output()

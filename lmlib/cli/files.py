@@ -23,6 +23,7 @@ __all__ = [
     "Quiet",
     "TextFile",
     "check_readable",
+    "check_spared",
     "check_writable",
     "name_of",
     "open_output",
@@ -122,6 +123,17 @@ def check_writable(path: Path) -> None:
         except OSError as error:
             reason = os.strerror(error.errno)
             raise OSError(f"No file can be made in {folder}: {reason}.") from None
+
+
+def check_spared(out: Path | None, files: Iterable[Path]) -> None:
+    """Raise ValueError if the file to write is one of those to be read.
+
+    Devices and pipes are spared: nothing of them is lost.
+    """
+    if out is None or not out.is_file():
+        return
+    if any(path.exists() and path.samefile(out) for path in files):
+        raise ValueError(f"{out} is to be read: name another file to write.")
 
 
 def print_json(report: Any) -> None:

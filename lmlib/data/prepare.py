@@ -8,11 +8,12 @@ bytes are the same for any number of processes, and what cannot be split, such a
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -25,7 +26,7 @@ from lmlib.bpe import SpecialTokenError, Tokenizer
 from lmlib.bpe.cuts import Cutter
 from lmlib.bpe.text_files import STANDARD_INPUT, is_regular_file, read_text
 from lmlib.config import check_size
-from lmlib.data.sidecar import Sidecar, id_dtype
+from lmlib.data.sidecar import Sidecar, id_dtype, sidecar_path
 from lmlib.data.token_file import (
     TokenFile,
     fingerprint,
@@ -72,7 +73,8 @@ def prepare_tokens(
 
     Raises ValueError if there is no text, if a file is not UTF-8 or holds a special
     token that is not allowed, if the tokenizer lacks one that is named, or if the
-    vocabulary does not fit ``dtype``; OSError if a file cannot be read or written;
+    vocabulary does not fit ``dtype``, or if text or what is no sidecar would be
+    replaced; OSError if a file cannot be read or written;
     and ChildProcessError if a process dies.
     """
     check_size("num_workers", num_workers)
@@ -111,8 +113,28 @@ def _check_out(out: Path, paths: Sequence[Path]) -> None:
             f"{out} is no file on disk, and a token file has a sidecar beside it: "
             "name another."
         )
-    if out.exists() and any(path.exists() and path.samefile(out) for path in paths):
-        raise ValueError(f"{out} is text to be read: name another file to write.")
+    for written in (out, sidecar_path(out)):
+        if written.exists() and any(
+            path.exists() and path.samefile(written) for path in paths
+        ):
+            raise ValueError(
+                f"{written} is text to be read: name another file to write."
+            )
+    _check_sidecar(sidecar_path(out))
+
+
+def _check_sidecar(path: Path) -> None:
+    """Raise ValueError for a file that is no sidecar, and would be lost."""
+    if not path.is_file() or not path.stat().st_size:
+        return
+    with suppress(ValueError, RecursionError):
+        values = json.loads(path.read_text("utf-8"))
+        if isinstance(values, dict) and "dtype" in values:
+            return
+    raise ValueError(
+        f"{path} would be replaced, and does not describe tokens: name another "
+        "file to write, or remove it."
+    )
 
 
 def _known_end(tokenizer: Tokenizer, name: str | None) -> str | None:

@@ -64,7 +64,7 @@ class Sidecar:
             return cls(**_known(values))
         except FileNotFoundError:
             return None
-        except ValueError as error:  # that of JSON and of UTF-8 among them
+        except (ValueError, RecursionError) as error:  # of JSON, UTF-8 and depth
             raise ValueError(
                 f"{path} does not describe tokens: {error} {_UNSUITED}"
             ) from None
@@ -87,9 +87,9 @@ def id_dtype(dtype: DTypeLike) -> np.dtype:
     """
     try:
         found = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):  # the last for a text like ","
         found = None
-    if found is None or not np.issubdtype(found, np.integer):
+    if found is None or found.kind not in "iu":  # a time span is an integer, too
         raise ValueError(f"dtype is {dtype!r}: ids are integers, such as 'uint16'.")
     return found.newbyteorder("<")
 

@@ -133,8 +133,8 @@ def open_tokens(
     the vocabulary, which is of under 2**24 ids if it is not known: those of 64
     blocks evenly spaced over the file (``"sample"``: it reads 256 KB of uint16),
     ``"all"`` of them (it reads the file), or ``"none"``. A sample is also compared
-    with the fingerprint in the sidecar. And ids of 16 bits are refused where every
-    second one is below 16 and the others are not, because so look ids of 32 bits.
+    with the fingerprint in the sidecar. Without one, ids of 16 bits are refused
+    where every second one is below 16 and others are not: so look ids of 32 bits.
 
     Raises ValueError, which says what to do, if anything of this does not hold or
     the file is empty; FileNotFoundError if there is none.
@@ -255,12 +255,12 @@ def _check_length(tokens: TokenFile, sidecar: Sidecar) -> None:
 def _check_content(
     tokens: TokenFile, sidecar: Sidecar | None, check: Check
 ) -> None:
-    if tokens.ids.dtype.itemsize == 2:
+    expected = sidecar and sidecar.fingerprint
+    if tokens.ids.dtype.itemsize == 2 and expected is None:
         _refuse_wider_ids(tokens)
     for start, block in _blocks(tokens.ids, check):
         check_ids(block, tokens.vocab_size, f"{tokens}, from token {start:,} on,")
         tokens.release()
-    expected = sidecar and sidecar.fingerprint
     if expected is not None and tokens.fingerprint != expected:
         raise ValueError(
             f"{tokens} holds other tokens than {sidecar_path(tokens.path)} was "

@@ -14,12 +14,18 @@ from lmlib.cli.files import (
     Quiet,
     TextFile,
     check_readable,
+    check_spared,
     check_writable,
     name_of,
     print_json,
 )
 from lmlib.cli.numbers import WholeNumber
-from lmlib.cli.tokenizer.options import AllowSpecial, Flattened, TokenizerName
+from lmlib.cli.tokenizer.options import (
+    AllowSpecial,
+    Flattened,
+    TokenizerName,
+    tokenizer_files,
+)
 from lmlib.data import prepare_tokens
 from lmlib.data.prepare import END_OF_TEXT
 from lmlib.data.sidecar import sidecar_path
@@ -92,6 +98,7 @@ def prepare(*files: TextFile, options: Flattened[PrepareOptions]) -> None:
     if not files:
         raise ValueError("Name the files to encode, or - for standard input.")
     check_readable(files)
+    check_spared(options.out, tokenizer_files(options.tokenizer))
     tokenizer = Tokenizer.from_pretrained(options.tokenizer)
     allowed, num_workers = options.allow_special, options.num_workers
     start = perf_counter()

@@ -10,6 +10,7 @@ from lmlib.bpe import Tokenizer
 from lmlib.cli.files import (
     STANDARD_INPUT_ALONE,
     Quiet,
+    check_spared,
     name_of,
     open_output,
     progress_bar,
@@ -24,7 +25,11 @@ from lmlib.cli.tokenizer.conversion import (
     report_conversion,
 )
 from lmlib.cli.tokenizer.ids import ReadIds, parse_ids
-from lmlib.cli.tokenizer.options import Flattened, TokenizerName
+from lmlib.cli.tokenizer.options import (
+    Flattened,
+    TokenizerName,
+    tokenizer_files,
+)
 
 __all__ = ["EXAMPLES", "USAGE", "DecodeOptions", "decode", "decode_ids"]
 
@@ -74,6 +79,7 @@ def decode(*files: IdFile, options: Flattened[DecodeOptions] = DEFAULTS) -> None
     added, not even a line break at the end.
     """
     files = files or STANDARD_INPUT_ALONE
+    check_spared(options.out, [*files, *tokenizer_files(options.tokenizer)])
     tokenizer = Tokenizer.from_pretrained(options.tokenizer)
     counter, hidden = Counter(), hides_progress(options)
     with open_output(options.out) as output, progress_bar(files, hidden) as bar:

@@ -13,6 +13,7 @@ from lmlib.cli.files import (
     STANDARD_INPUT_ALONE,
     Quiet,
     TextFile,
+    check_spared,
     name_of,
     open_output,
     progress_bar,
@@ -32,6 +33,7 @@ from lmlib.cli.tokenizer.options import (
     Flattened,
     TokenizerName,
     special_arguments,
+    tokenizer_files,
 )
 
 __all__ = ["EXAMPLES", "USAGE", "EncodeOptions", "encode"]
@@ -84,6 +86,7 @@ def encode(*files: TextFile, options: Flattened[EncodeOptions] = DEFAULTS) -> No
     so that no text from elsewhere can bring one in.
     """
     files = files or STANDARD_INPUT_ALONE
+    check_spared(options.out, [*files, *tokenizer_files(options.tokenizer)])
     tokenizer = Tokenizer.from_pretrained(options.tokenizer)
     special = special_arguments(options.allow_special, options.special_as_text)
     counter, hidden = Counter(), hides_progress(options)

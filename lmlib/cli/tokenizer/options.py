@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
@@ -13,6 +14,7 @@ __all__ = [
     "Flattened",
     "TokenizerName",
     "special_arguments",
+    "tokenizer_files",
 ]
 
 T = TypeVar("T")
@@ -50,3 +52,11 @@ def special_arguments(
         "allowed_special": "all" if "all" in allowed else frozenset(allowed),
         "disallowed_special": () if others_as_text else "all",
     }
+
+
+def tokenizer_files(name: str) -> list[Path]:
+    """Return the file that a tokenizer is read from; none for gpt2."""
+    if name == "gpt2":
+        return []
+    path = Path(name)
+    return [path / "tokenizer.json" if path.is_dir() else path]

@@ -15,6 +15,7 @@ from lmlib.cli.files import (
     Quiet,
     TextFile,
     check_readable,
+    check_spared,
     check_writable,
     name_of,
     print_json,
@@ -88,6 +89,7 @@ def train(*files: TextFile, options: Flattened[TrainOptions]) -> None:
     special_tokens = list(options.special_token)
     pattern = PATTERNS.get(options.pattern, options.pattern)
     check_readable(files)
+    check_spared(options.out, files)
     _check_can_be_saved(special_tokens, pattern)
     start = perf_counter()
     vocab, merges = train_bpe(
