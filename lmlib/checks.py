@@ -8,9 +8,11 @@ from numbers import Integral, Real
 
 __all__ = [
     "check",
+    "check_count",
     "check_number",
     "check_positive",
     "check_size",
+    "check_switch",
     "is_nonnegative",
     "is_number",
     "is_share",
@@ -49,6 +51,16 @@ def check(holds: bool, name: str, wanted: str, value: object) -> None:
         raise ValueError(f"{name} must be {wanted}, not {value!r}.")
 
 
+def check_count(name: str, value: object) -> int:
+    """``value`` as an int from 0 on; a whole float such as 70e9 will do.
+
+    Raises ValueError for anything else.
+    """
+    holds = is_whole(value, 0) or (is_nonnegative(value) and value == int(value))
+    check(holds, name, "a whole number from 0 on, such as 64 or 70e9", value)
+    return int(value)
+
+
 def check_number(name: str, value: object) -> float:
     """``value`` as a float; ValueError unless it is a finite number."""
     check(is_number(value), name, "a finite number", value)
@@ -67,3 +79,8 @@ def check_size(name: str, value: object) -> int:
     wanted = "a whole number from 1 on, such as 64"
     check(is_whole(value, 1), name, wanted, value)
     return int(value)
+
+
+def check_switch(name: str, value: object) -> None:
+    """ValueError unless ``value`` is True or False."""
+    check(isinstance(value, bool), name, "True or False", value)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Literal, Self, get_args, get_type_hints
 
-from lmlib.checks import check, check_number, check_size
+from lmlib.checks import check, check_number, check_size, check_switch
 
 __all__ = [
     "MODEL_SHAPES",
@@ -63,7 +62,7 @@ class ModelConfig:
         for name in ("norm", "mlp", "position"):
             _check_choice(name, getattr(self, name))
         for name in ("bias", "tie_embeddings"):
-            _check_switch(name, getattr(self, name))
+            check_switch(name, getattr(self, name))
         self._check_numbers()
 
     @property
@@ -147,7 +146,7 @@ class ModelConfig:
 
     def _default_d_ff(self) -> int:
         if self.mlp == "swiglu":
-            return 64 * math.ceil(8 * self.d_model / (3 * 64))
+            return 64 * -(-8 * self.d_model // (3 * 64))  # rounded up
         return 4 * self.d_model
 
     def _check_numbers(self) -> None:
@@ -194,12 +193,8 @@ def _check_choice(name: str, value: object) -> None:
     check(value in choices, name, " or ".join(map(repr, choices)), value)
 
 
-def _check_switch(name: str, value: object) -> None:
-    check(isinstance(value, bool), name, "True or False", value)
-
-
 def _unknown(what: str, name: object, known: Iterable[str]) -> str:
-    close = get_close_matches(str(name), known, n=1)
+    close = get_close_matches(str(name).casefold(), known, n=1)
     hint = f"did you mean {close[0]!r}? It" if close else "it"
     return f"There is no {what} {name!r}; {hint} can be one of {', '.join(known)}."
 

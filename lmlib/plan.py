@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lmlib.checks import check, check_number, is_number
+from lmlib.checks import check, check_number, check_switch, is_number
 from lmlib.config import ModelConfig, named_config
-from lmlib.flops import estimated_step_flops, step_flops
+from lmlib.flops import estimated_step_flops, step_flops, working_parameters
 from lmlib.hardware.accelerators import Accelerator, get_accelerator, peak_key
 from lmlib.memory import (
     RECIPES,
@@ -79,6 +79,8 @@ class TrainingPlan:
             if getattr(self, name) is not None:
                 self._set(name, _count(name, getattr(self, name)))
         self._set("devices", _count("devices", self.devices))
+        if self.shape is not None:
+            _count("context_length", self.shape.context_length)
         if self.num_parameters is not None:
             _count("the number of parameters", self.num_parameters)
         self._check_rates()
@@ -311,7 +313,7 @@ class TrainingPlan:
 
     def _check_rates(self) -> None:
         self._set("mfu", check_number("mfu", self.mfu))
-        if not 0 < self.mfu <= 1:
+        if not 1 / LARGEST_COUNT <= self.mfu <= 1:
             raise ValueError(
                 "mfu is the share of the peak that is reached: it must be above 0 "
                 f"and at most 1, such as 0.4, not {self.mfu}."
@@ -321,6 +323,10 @@ class TrainingPlan:
             self._set("price_per_hour", price)
             if price < 0:
                 raise ValueError(f"price_per_hour must not be negative: {price}.")
+            if price > LARGEST_COUNT:
+                raise ValueError(
+                    f"price_per_hour must be at most {LARGEST_COUNT:.0e}: {price}."
+                )
         if self.device is not None and self.flops is not None:
             self.device.peak(self.dtype)  # which raises if it is not known
 
@@ -333,6 +339,7 @@ class TrainingPlan:
                 )
         # Both raise for what is not known, the second with any shape.
         sharded_ledger(0, self.recipe, self.devices, self.zero_stage)
+        check_switch("checkpointing", self.checkpointing)
         self._set("zero_stage", int(self.zero_stage))
         shape = self.shape or named_config("tiny")
         step_memory(shape, 1, self.seq_len, attention=self.attention)
@@ -365,6 +372,10 @@ def _assumptions(plan: TrainingPlan) -> Iterator[str]:
             "FLOPs are those of the matrix products, forward and backward, in "
             f"sequences of {plan.sequence_length:,} tokens. Attention is not "
             f"halved for its causal mask, {again}."
+        )
+        yield (
+            f"N is {working_parameters(plan.shape):,}, the parameters that a token "
+            "is multiplied with: those that are only looked up are not among them."
         )
     elif plan.params is not None:
         yield (

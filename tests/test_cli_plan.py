@@ -172,6 +172,16 @@ def test_a_time_has_a_unit_that_fits(text, seconds, shown):
 
 
 @pytest.mark.parametrize(
+    ("params", "shown"),
+    [(999_949_999, "(999.9M)"), (999_950_001, "(1B)"), (999_999_999_999, "(1T)"), (1e12, "(1T)")],
+)
+def test_what_is_nearly_a_thousand_has_the_next_unit(text, params, shown):
+    lines = text(f"--params {params:.0f}")
+    assert lines[0].endswith(shown)
+    assert not any("1000 " in line or "1000M" in line or "1000B" in line for line in lines)
+
+
+@pytest.mark.parametrize(
     "words",
     [
         DAYS,
@@ -207,6 +217,9 @@ def test_a_report_is_narrow_enough_for_a_terminal(run, words):
         ("--params 1e9 --mfu 50", "mfu is the share"),
         ("--params 1e9 --mfu half", "--mfu: 'half' is no number"),
         ("--params 1e9 --price-per-hour -1", "price_per_hour must not be negative"),
+        (f"--params 1e9 --mfu 1{'0' * 400}", "mfu must be a finite number"),
+        ("--shape tiny --context-length 1e300 --tokens 1e30 --device h100", "context_length must be"),
+        (f"--shape tiny --num-kv-heads 1 --num-heads 1 --d-model 1{'0' * 400}", "number of parameters must be"),
         ("--params 1e9 --recipe 16", "no recipe '16': choose one of bf16"),
         ("--params 1e9 --dtype int9", "unknown floating dtype 'int9'"),
         ("--params 1e9 --device a100", "unknown accelerator 'a100': choose from v100, a100-40gb"),

@@ -72,6 +72,8 @@ def test_components_of_gpt2():
 
 
 def test_an_unknown_name_is_answered_with_the_names():
+    with pytest.raises(ValueError, match="no model shape 'GPT2-124M'; did you mean 'gpt2-124m'"):
+        named_config("GPT2-124M")
     with pytest.raises(ValueError, match="no model shape 'gpt2-124'; did you mean 'gpt2-124m'") as error:
         named_config("gpt2-124")
     assert all(name in str(error.value) for name in MODEL_SHAPES)
@@ -102,6 +104,12 @@ def test_swiglu_is_about_as_large_as_gelu(d_model):
     d_ff = config(d_model=d_model, num_heads=1).d_ff
     assert d_ff % 64 == 0
     assert 0 <= d_ff - Fraction(2, 3) * 4 * d_model < 64
+
+
+def test_swiglu_is_exact_for_any_size():
+    sizes = {"vocab_size": 8, "context_length": 8, "num_layers": 1, "num_heads": 1}
+    for d_model in (192, 24 * 10**400):
+        assert ModelConfig(d_model=d_model, **sizes).d_ff == 64 * (d_model // 24)
 
 
 def test_numbers_of_numpy_become_plain():
@@ -154,6 +162,7 @@ def test_rope_needs_pairs():
         ({"dropout": math.nan}, "dropout must be a finite number, not nan"),
         ({"dropout": "0.1"}, "dropout must be a finite number, not '0.1'"),
         ({"dropout": False}, "dropout must be a finite number, not False"),
+        ({"dropout": 10**400}, "dropout must be a finite number, not 1000"),
         ({"rope_theta": 0}, "rope_theta must be greater than 0"),
         ({"norm_eps": -1e-5}, "norm_eps must be greater than 0"),
         ({"norm_eps": math.inf}, "norm_eps must be a finite number, not inf"),

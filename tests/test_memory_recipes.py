@@ -1,5 +1,8 @@
 """lmlib.memory.recipes: what training costs per parameter, to the byte."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -86,8 +89,25 @@ def test_shared_weights_count_once():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [((1, "fp8"), "no recipe 'fp8': choose one of bf16,"), ((-1,), "negative"), ((1, "fp32", -1), "negative")],
+    [
+        ((1, "fp8"), "no recipe 'fp8': choose one of bf16,"),
+        ((-1,), "num_parameters must be a whole number from 0 on, such as 64 or 70e9, not -1"),
+        ((1.5,), "num_parameters must be a whole number"),
+        ((True,), "num_parameters must be a whole number"),
+        (("70e9",), "num_parameters must be .*, not '70e9'"),
+        ((math.nan,), "num_parameters must be .*, not nan"),
+        ((math.inf,), "num_parameters must be .*, not inf"),
+        ((1, "fp32", -1), "num_tensors must be a whole number from 0 on"),
+    ],
 )
 def test_it_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         ledger(*arguments)
+
+
+def test_a_whole_float_is_a_number_of_parameters():
+    assert repr(ledger(70e9, "bf16-master")) == repr(ledger(70_000_000_000, "bf16-master"))
+
+
+def test_counts_of_numpy_do_not_overflow():
+    assert ledger(np.int32(2**31 - 1)).total == 16 * (2**31 - 1)

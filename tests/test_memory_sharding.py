@@ -54,6 +54,9 @@ def test_the_largest_model_fits_and_no_larger_one(recipe, devices, stage):
         (0, 3, "devices is 0: it must be 1"),
         (8, 4, "stage 4: choose 1, 2 or 3, or 0"),
         (8, "3", "no ZeRO stage"),
+        (8, True, "no ZeRO stage True"),
+        (1.5, 3, "devices must be a whole number .*, not 1.5"),
+        ("8", 3, "devices must be a whole number .*, not '8'"),
     ],
 )
 def test_it_refuses(devices, stage, message):
@@ -61,3 +64,15 @@ def test_it_refuses(devices, stage, message):
         sharded_ledger(10, "fp32", devices, stage)
     with pytest.raises(ValueError, match=message):
         largest_sharded_model(10, "fp32", devices, stage)
+
+
+@pytest.mark.parametrize("memory", [-5, 1.5, float("nan"), "80e9"])
+def test_the_largest_model_is_one_of_some_memory(memory):
+    with pytest.raises(ValueError, match="memory_bytes must be a whole number from 0 on"):
+        largest_sharded_model(memory)
+    with pytest.raises(ValueError, match="no recipe 'fp8': choose one of bf16,"):
+        largest_sharded_model(80, "fp8")
+
+
+def test_whole_floats_will_do():
+    assert repr(largest_sharded_model(80e9, "bf16-master", 8.0)) == "40000000000"

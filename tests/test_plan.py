@@ -306,9 +306,15 @@ def test_assumptions_are_those_of_the_question():
         ({"params": 1, "mfu": 0}, "mfu is the share.*above 0"),
         ({"params": 1, "mfu": 50}, "mfu is the share.*at most 1, such as 0.4, not 50"),
         ({"params": 1, "mfu": float("nan")}, "mfu must be a finite number"),
+        ({"params": 1, "mfu": 1e-320}, "mfu is the share.*above 0"),
+        ({"params": 1, "mfu": 10**400}, "mfu must be a finite number"),
         ({"params": 1, "mfu": "half"}, "mfu must be a finite number, not 'half'"),
         ({"params": 1, "price_per_hour": -1}, "price_per_hour must not be negative"),
         ({"params": 1, "price_per_hour": float("inf")}, "price_per_hour must be a finite"),
+        ({"params": 1, "price_per_hour": 1e300}, r"price_per_hour must be at most 1e\+30"),
+        ({"params": 1, "price_per_hour": 10**400}, "price_per_hour must be a finite"),
+        ({"params": 1, "checkpointing": "no"}, "checkpointing must be True or False, not 'no'"),
+        ({"params": 1, "zero_stage": True}, "no ZeRO stage True"),
         ({"params": 1, "recipe": "fp8"}, "no recipe 'fp8': choose one of bf16"),
         ({"params": 1, "zero_stage": 4}, "no ZeRO stage 4: choose 1, 2 or 3"),
         ({"params": 1, "zero_stage": None}, "no ZeRO stage None"),
@@ -327,6 +333,17 @@ def test_assumptions_are_those_of_the_question():
 def test_it_refuses(values, message):
     with pytest.raises(ValueError, match=message):
         TrainingPlan(**values)
+
+
+def test_a_context_beyond_any_run_is_refused():
+    with pytest.raises(ValueError, match=r"context_length must be a whole number from 1 to 1e\+30"):
+        TrainingPlan(shape=replace(named_config("tiny"), context_length=10**31))
+
+
+def test_n_of_the_estimate_is_named():
+    (sentence,) = [s for s in TrainingPlan(shape="llama-3-8b").assumptions if s.startswith("N is")]
+    assert f"N is {8_030_261_248 - 128_256 * 4096:,}, " in sentence
+    assert not any(s.startswith("N is") for s in TrainingPlan(params=1).assumptions)
 
 
 def test_the_largest_counts_do_not_overflow():

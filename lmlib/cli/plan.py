@@ -32,6 +32,7 @@ EXAMPLES = """Examples:
 
 WIDTH = 80
 DAY = 24 * HOUR
+NEARLY = 0.99995  # of the next unit: four digits round it up to 1
 
 
 Count = Annotated[int, Parameter(converter=number)]
@@ -295,7 +296,7 @@ def _parameters(number: int) -> str:
 def _short(number: float) -> str:
     """Return a number as people say it: 70B, 124.4M."""
     for suffix, scale in {"T": 1e12, "B": 1e9, "M": 1e6}.items():
-        if number >= scale:
+        if number >= NEARLY * scale:
             return f"{_digits(number / scale)}{suffix}"
     return _digits(number)
 
@@ -308,7 +309,7 @@ def _scaled(number: float) -> str:
     """Return a number with a decimal prefix, the unit to follow."""
     prefixes = {"P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3}
     for prefix, scale in prefixes.items():
-        if number >= scale:
+        if number >= NEARLY * scale:
             return f"{_digits(number / scale)} {prefix}"
     return f"{number} "
 

@@ -11,10 +11,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from lmlib.checks import check_count
+
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["RECIPES", "Ledger", "Recipe", "ledger", "measured_ledger"]
+__all__ = [
+    "RECIPES",
+    "Ledger",
+    "Recipe",
+    "get_recipe",
+    "ledger",
+    "measured_ledger",
+]
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,14 @@ class Ledger:
         return kept + self.master_weights
 
 
+def get_recipe(name: str) -> Recipe:
+    """The recipe of that name in ``RECIPES``; ValueError lists the names."""
+    if name not in RECIPES:
+        known = ", ".join(RECIPES)
+        raise ValueError(f"There is no recipe {name!r}: choose one of {known}.")
+    return RECIPES[name]
+
+
 def ledger(
     num_parameters: int, recipe: str = "fp32", num_tensors: int = 0
 ) -> Ledger:
@@ -78,14 +95,12 @@ def ledger(
     PyTorch's AdamW counts steps for each of the ``num_tensors`` parameter tensors,
     in 4 bytes; left out, these few bytes are not counted.
 
-    Raises ValueError for a recipe that is not known, and for a negative number.
+    Raises ValueError for a recipe that is not known, and for a number that is not
+    whole or negative.
     """
-    if recipe not in RECIPES:
-        known = ", ".join(RECIPES)
-        raise ValueError(f"There is no recipe {recipe!r}: choose one of {known}.")
-    if num_parameters < 0 or num_tensors < 0:
-        raise ValueError("num_parameters and num_tensors must not be negative.")
-    bytes_each = RECIPES[recipe]
+    bytes_each = get_recipe(recipe)
+    num_parameters = check_count("num_parameters", num_parameters)
+    num_tensors = check_count("num_tensors", num_tensors)
     return Ledger(
         parameters=num_parameters * bytes_each.parameters,
         gradients=num_parameters * bytes_each.gradients,

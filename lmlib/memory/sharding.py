@@ -6,7 +6,8 @@ the gradients too, stage 3 the parameters too, which PyTorch's FSDP does as well
 
 from __future__ import annotations
 
-from lmlib.memory.recipes import RECIPES, Ledger, ledger
+from lmlib.checks import check_count
+from lmlib.memory.recipes import Ledger, get_recipe, ledger
 
 __all__ = ["ZERO_STAGES", "largest_sharded_model", "sharded_ledger"]
 
@@ -29,10 +30,11 @@ def sharded_ledger(
     What the devices share is split evenly, and rounded up to whole parameters. In
     stage 3 a layer's parameters are gathered while it computes, which comes on top.
 
-    Raises ValueError for a recipe or stage that is not known, for a negative number
-    of parameters, and for less than one device.
+    Raises ValueError for a recipe or stage that is not known, for a number of
+    parameters that is not whole or negative, and for less than one device.
     """
-    _check(devices, stage)
+    devices = _check(devices, stage)
+    num_parameters = check_count("num_parameters", num_parameters)
     whole = ledger(num_parameters, recipe)
     part = ledger(-(-num_parameters // devices), recipe)
     return Ledger(
@@ -51,9 +53,12 @@ def largest_sharded_model(
     Parts of c parameters make a model of c·devices, if its unshared bytes find room
     beside them. This room shrinks as c grows: at the largest c for which it
     suffices, one more parameter in each part leaves room for a few more at best.
+
+    Raises ValueError as ``sharded_ledger`` does.
     """
-    _check(devices, stage)
-    each = RECIPES[recipe]
+    devices = _check(devices, stage)
+    memory_bytes = check_count("memory_bytes", memory_bytes)
+    each = get_recipe(recipe)
     shared = sum(
         getattr(each, name)
         for name, first in SHARED_FROM_STAGE.items()
@@ -65,11 +70,14 @@ def largest_sharded_model(
     return max(part * devices, beside_larger_part // unshared if unshared else 0)
 
 
-def _check(devices: int, stage: int) -> None:
+def _check(devices: int, stage: int) -> int:
+    """Return the number of devices; ValueError if it, or the stage, cannot be."""
+    devices = check_count("devices", devices)
     if devices < 1:
         raise ValueError(f"devices is {devices}: it must be 1 or more.")
-    if stage not in ZERO_STAGES:
+    if isinstance(stage, bool) or stage not in ZERO_STAGES:
         raise ValueError(
             f"There is no ZeRO stage {stage!r}: choose 1, 2 or 3, or 0 for devices "
             "that share nothing."
         )
+    return devices
