@@ -7,13 +7,27 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from multiprocessing.connection import wait
+from numbers import Integral
 from threading import Thread
 from typing import TypeVar
 
-__all__ = ["follow_parent", "map_ahead"]
+__all__ = ["check_workers", "follow_parent", "map_ahead"]
+
+MOST_WORKERS = 1024  # a pool starts all of them at once
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def check_workers(num_workers: object) -> int:
+    """Return a number of processes; ValueError if there cannot be so many."""
+    whole = isinstance(num_workers, Integral) and not isinstance(num_workers, bool)
+    if not whole or not 1 <= num_workers <= MOST_WORKERS:
+        raise ValueError(
+            f"num_workers must be a whole number from 1 to {MOST_WORKERS}, such as "
+            f"8, not {num_workers!r}: more than there are CPUs gain nothing."
+        )
+    return int(num_workers)
 
 
 def map_ahead(

@@ -513,7 +513,7 @@ WRONG = [
     (["train", "good.txt", *TO, "--special-token", ""], "special token is empty"),
     (["train", "missing.txt", *TO, "--pattern", "("], "missing.txt: No such file"),
     (["train", "good.txt", *TO, "--pattern", "("], "'(' is invalid at position 1"),
-    (["train", "good.txt", *TO, "--num-workers", 0], "num_workers is 0"),
+    (["train", "good.txt", *TO, "--num-workers", 0], "num_workers must be a whole number from 1 to 1024"),
     (["train", "good.txt", "--vocab-size", 300, "--out", "missing/out.json"], "missing is not a folder"),
     (["train", "good.txt", "--vocab-size", 300, "--out", "."], ". is a folder"),
     (["train", "good.txt", "--vocab-size", 300, "--out", "/proc/out.json"], "No file can be made in /proc"),

@@ -4,7 +4,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from numbers import Integral
 from pathlib import Path
 
 from tqdm import tqdm
@@ -15,6 +14,7 @@ from lmlib.bpe.patterns import GPT2_PATTERN
 from lmlib.bpe.reference import check_training
 from lmlib.bpe.spec import Pair
 from lmlib.bpe.text_files import STANDARD_INPUT, is_regular_file
+from lmlib.parallel import check_workers
 
 __all__ = ["train_bpe"]
 
@@ -47,8 +47,7 @@ def train_bpe(
     ChildProcessError if a process dies.
     """
     check_training(vocab_size, special_tokens)
-    if not isinstance(num_workers, Integral) or num_workers < 1:
-        raise ValueError(f"num_workers is {num_workers!r}: it must be 1 or more.")
+    check_workers(num_workers)
     counts = _count(source, special_tokens, pattern, num_workers, progress)
     if not counts:
         raise ValueError("There is no text to train on: the source is empty.")

@@ -25,7 +25,6 @@ from tqdm import tqdm
 from lmlib.bpe import SpecialTokenError, Tokenizer
 from lmlib.bpe.cuts import Cutter
 from lmlib.bpe.text_files import STANDARD_INPUT, is_regular_file, read_text
-from lmlib.config import check_size
 from lmlib.data.sidecar import Sidecar, id_dtype, sidecar_path
 from lmlib.data.token_file import (
     TokenFile,
@@ -34,7 +33,7 @@ from lmlib.data.token_file import (
     tokenizer_sha256,
 )
 from lmlib.files import atomic_write
-from lmlib.parallel import follow_parent, map_ahead
+from lmlib.parallel import check_workers, follow_parent, map_ahead
 
 __all__ = ["END_OF_TEXT", "prepare_tokens"]
 
@@ -77,7 +76,7 @@ def prepare_tokens(
     replaced; OSError if a file cannot be read or written;
     and ChildProcessError if a process dies.
     """
-    check_size("num_workers", num_workers)
+    check_workers(num_workers)
     out, paths = Path(out), _paths(files)
     _check_out(out, paths)
     end_of_text = _known_end(tokenizer, end_of_text)
