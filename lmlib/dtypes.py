@@ -391,6 +391,8 @@ def get_format(dtype: object) -> FloatFormat:
     """
     if isinstance(dtype, FloatFormat):
         return dtype
+    if dtype is float:  # which is double, while torch.float is single
+        return FP64
     name = getattr(dtype, "__name__", None) or str(dtype)  # np.float16, dtype("f2")
     found = _NAMES.get(name.lower().removeprefix("torch."))
     if found is None:

@@ -128,6 +128,8 @@ def truncated_std(bound: float) -> float:
     check_positive("bound", bound)
     if bound < 1e-4:  # so near to 0 the normal is uniform, and the formula cancels
         return bound / math.sqrt(3)
+    if bound > 40:  # nothing is cut off that a float could tell
+        return 1.0
     density = math.exp(-(bound**2) / 2) / math.sqrt(2 * math.pi)
     inside = math.erf(bound / math.sqrt(2))
     return math.sqrt(1 - 2 * bound * density / inside)

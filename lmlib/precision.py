@@ -151,12 +151,19 @@ def quantize_rows(
     Returns the multiples and, for each row, what one of them is worth: a weight is
     off by half of that at most. A row of zeros stays one.
 
-    Raises ValueError for a weight that is not finite.
+    Raises ValueError for a weight that is no matrix, has no columns, or is not
+    finite in fp32.
     """
-    if not weight.isfinite().all():
+    if weight.ndim != 2 or not weight.shape[1]:
+        raise ValueError(
+            f"A weight of shape {tuple(weight.shape)} has no rows to be rounded: "
+            "pass a matrix (d_out, d_in)."
+        )
+    wide = weight.float()
+    if not wide.isfinite().all():
         raise ValueError("A weight that is not finite cannot be rounded to int8.")
-    scales = weight.float().abs().amax(dim=1) / 127  # (d_out)
-    steps = weight.float() / scales.where(scales > 0, 1)[:, None]
+    scales = wide.abs().amax(dim=1) / 127  # (d_out)
+    steps = wide / scales.where(scales > 0, 1)[:, None]
     return steps.round().to(torch.int8), scales
 
 

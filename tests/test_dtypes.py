@@ -348,6 +348,7 @@ def test_bit_fields_put_together_are_the_pattern(format):
         *((dtype, format) for format, dtype in IN_TORCH.items()),
         (torch.float64, FP64),
         (FP32, FP32),
+        (float, FP64),  # np.dtype(float), and what Python computes in
     ],
 )
 def test_formats_go_by_the_names_of_numpy_and_torch(name, format):

@@ -1,5 +1,7 @@
 """lmlib.hardware: accelerators as sold, the devices of this machine, and what they reach."""
 
+import copy
+import pickle
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError
@@ -251,6 +253,15 @@ def test_the_figures_cannot_be_changed():
 
 
 # --- rooflines ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])
+def test_accelerators_can_be_copied_and_pickled(duplicate):
+    for accelerator in ACCELERATORS:
+        again = duplicate(accelerator)
+        assert again == accelerator
+        with pytest.raises(TypeError):
+            again.peak_flops["bf16"] = 1
 
 
 def test_a_roofline_is_the_lower_of_two_limits():

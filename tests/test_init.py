@@ -192,6 +192,10 @@ def test_residual_scale_of_gpt2():
     assert residual_scale(12) == 1 / math.sqrt(24)
 
 
+def test_a_bound_beyond_all_that_is_drawn_cuts_nothing():
+    assert truncated_std(1e300) == truncated_std(50) == truncated_std(39) == 1
+
+
 # --- bad input -------------------------------------------------------------------------------------------
 
 
@@ -200,14 +204,14 @@ def test_a_fan_needs_a_matrix_and_a_gain_above_0(initialize):
     for shape in [(3,), (2, 3, 4), (0, 3), (3, 0)]:
         with pytest.raises(ValueError, match=r"has no fan-in: pass a matrix \(fan_out, fan_in\)"):
             initialize(torch.empty(shape))
-    for gain in [0, -1, math.nan, math.inf, "relu"]:
+    for gain in [0, -1, math.nan, math.inf, "relu", True, 10**400]:
         with pytest.raises(ValueError, match="gain must be a finite number above 0"):
             initialize(torch.empty(2, 2), gain)
 
 
 def test_bad_numbers_leave_the_weight_alone():
     weight = torch.zeros(2, 2)
-    for std in [-1, math.nan, math.inf, "0.02"]:
+    for std in [-1, math.nan, math.inf, "0.02", True]:
         with pytest.raises(ValueError, match="std must be a finite number"):
             normal_(weight, std)
         with pytest.raises(ValueError, match="std must be a finite number"):
@@ -217,7 +221,7 @@ def test_bad_numbers_leave_the_weight_alone():
             truncated_normal_(weight, 1, bound)
         with pytest.raises(ValueError, match="bound must be a finite number above 0"):
             truncated_std(bound)
-    for layers in [0, -2, math.nan, 2.5, "12"]:
+    for layers in [0, -2, math.nan, 2.5, "12", True]:
         with pytest.raises(ValueError, match="num_layers must be a whole number from 1 on"):
             residual_scale(layers)
     assert torch.equal(weight, torch.zeros(2, 2))

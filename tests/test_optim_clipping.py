@@ -142,7 +142,7 @@ def test_gradients_of_several_dtypes():
 # --- bad input ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("max_norm", [0, -1.0, math.nan, "1", None])
+@pytest.mark.parametrize("max_norm", [0, -1.0, math.nan, "1", None, True, 10**400, torch.tensor([1.0])])
 def test_a_max_norm_that_is_none(max_norm):
     params = parameters([(3,)])
     before = params[0].grad.clone()

@@ -364,8 +364,8 @@ def test_named_parameters_keep_their_names():
 
 # --- bad input ------------------------------------------------------------------------------------------
 
-NUMBER = [-1e-9, math.nan, math.inf, "0.1", None, torch.tensor([0.1, 0.2])]
-SHARE = [-0.1, 1, 1.5, math.nan, "0.9", None]
+NUMBER = [-1e-9, math.nan, math.inf, "0.1", None, torch.tensor([0.1, 0.2]), True, 10**400]
+SHARE = [-0.1, 1, 1.5, math.nan, "0.9", None, False]
 BAD = [
     *((name, "lr", value) for name in PEERS for value in NUMBER),
     *((name, "weight_decay", value) for name in PEERS for value in NUMBER),

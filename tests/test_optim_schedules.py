@@ -196,6 +196,8 @@ WSD = partial(wsd_schedule, decay_steps=1)
         ({"step": -1}, "step must be a number from 0 on, not -1"),
         ({"step": math.nan}, "step must be a number from 0 on, not nan"),
         ({"step": "3"}, "step must be a number from 0 on, not '3'"),
+        ({"step": True}, "step must be a number from 0 on, not True"),
+        ({"total_steps": True}, "total_steps must be a whole number from 1 on, not True"),
         ({"total_steps": 0}, "total_steps must be a whole number from 1 on, not 0"),
         ({"total_steps": 10.5}, "total_steps must be a whole number from 1 on, not 10.5"),
         ({"warmup_steps": -1}, "warmup_steps must be a whole number from 0 to below total_steps = 10, not -1"),

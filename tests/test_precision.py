@@ -205,3 +205,19 @@ def test_int8_takes_a_byte_a_weight():
 def test_int8_refuses_what_is_not_finite(value):
     with pytest.raises(ValueError, match="not finite"):
         quantize_rows(torch.tensor([[1.0, value]]))
+
+
+def test_int8_refuses_what_fp32_cannot_hold():
+    with pytest.raises(ValueError, match="not finite"):
+        quantize_rows(torch.tensor([[1e300, 1.0]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 0), (2, 3, 4), ()])
+def test_int8_refuses_what_has_no_rows(shape):
+    with pytest.raises(ValueError, match=r"has no rows to be rounded: pass a matrix \(d_out, d_in\)"):
+        quantize_rows(torch.zeros(shape))
+
+
+def test_int8_of_no_rows_is_none():
+    quantized, scales = quantize_rows(torch.zeros(0, 3))
+    assert (quantized.shape, scales.shape) == ((0, 3), (0,))

@@ -8,7 +8,8 @@ source named, and is not guessed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from types import MappingProxyType
 
 from lmlib.dtypes import get_format
@@ -57,6 +58,12 @@ class Accelerator:
         object.__setattr__(
             self, "peak_flops", MappingProxyType(dict(self.peak_flops))
         )
+
+    def __reduce__(self) -> tuple[partial[Accelerator], tuple[()]]:
+        """Copy and pickle by the fields, whose read-only mapping cannot be."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values["peak_flops"] = dict(self.peak_flops)
+        return partial(type(self), **values), ()
 
     def peak(self, dtype: object = "bf16") -> Peak:
         """Dense peak for a dtype, in FLOP/s.

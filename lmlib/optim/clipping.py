@@ -1,13 +1,13 @@
 """Gradient clipping by the norm of all gradients together."""
 
+import math
 from collections.abc import Iterable
-from numbers import Real
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lmlib.checks import check
+from lmlib.checks import check, is_number
 
 __all__ = ["clip_grad_norm_"]
 
@@ -35,7 +35,8 @@ def clip_grad_norm_(
     ``error_if_nonfinite`` RuntimeError for a norm that is infinite or not a number,
     before any gradient has changed; without it, such a norm spoils all of them.
     """
-    is_positive = isinstance(max_norm, Real) and max_norm > 0
+    unlimited = isinstance(max_norm, float) and max_norm == math.inf
+    is_positive = unlimited or (is_number(max_norm) and max_norm > 0)
     check(is_positive, "max_norm", "a number above 0, such as 1.0", max_norm)
     if isinstance(parameters, Tensor):
         parameters = [parameters]
