@@ -221,6 +221,7 @@ WRONG = [
     ),
     (["inspect"], "FILE"),
     (["inspect", "missing.bin"], "missing.bin: No such file"),
+    (["inspect", "no\nsuch.bin"], "no such.bin: No such file"),
     (["inspect", "empty.bin"], "empty.bin is empty"),
     (["inspect", "odd.bin"], "odd.bin ends inside a token"),
     (["inspect", "wide.bin"], "wide.bin looks like ids of 32 bits"),

@@ -123,6 +123,23 @@ def test_an_id_beyond_the_vocabulary_is_met_before_the_model_is(token_file):
     assert batches.read_windows(tokens, np.array([2970]), 20)[0].shape == (1, 20)
 
 
+@pytest.mark.parametrize("ids", [np.arange(-3, 5), np.arange(8, dtype=np.uint64) + 2**63])
+def test_ids_of_an_array_that_no_vocabulary_has(ids):
+    """int64 would hold the large ones as negative numbers."""
+    with pytest.raises(ValueError, match=r"The array holds the id .*, which is not in a vocabulary"):
+        get_batch(ids, 1, 7)
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda", "cuda:1"])
+def test_a_device_that_is_not_there(device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(ValueError, match=f"no device '{device}' on this machine, which has cpu"):
+        get_batch(np.arange(9), 1, 8, device=device)
+    assert batches.as_device("auto").type in ("cpu", "mps")
+    assert batches.as_device("meta").type == "meta"
+
+
 @pytest.mark.parametrize(
     ("tokens", "match"),
     [

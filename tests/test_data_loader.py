@@ -262,10 +262,16 @@ def test_every_field_of_the_state_is_needed(name):
         build().load_state_dict(build().state_dict() | {"epoch": 3})
 
 
-@pytest.mark.parametrize("windows", [-1, 1.5, "8", None])
+@pytest.mark.parametrize("windows", [-1, 1.5, "8", None, 2**62, 10**30])
 def test_the_number_of_windows_must_be_one(windows):
-    with pytest.raises(ValueError, match="windows must be a whole number from 0 on"):
+    with pytest.raises(ValueError, match="windows must be a whole number from 0 to"):
         build().load_state_dict(build().state_dict() | {"windows": windows})
+
+
+@pytest.mark.parametrize("state", [None, [], "state"])
+def test_a_state_is_a_mapping(state):
+    with pytest.raises(ValueError, match="no state of a BatchLoader"):
+        build().load_state_dict(state)
 
 
 def test_a_file_resumes_only_itself(tmp_path):
@@ -388,6 +394,7 @@ def test_a_fork_goes_on_by_itself(prefetch):
         ({"seed": -1}, "seed must be a whole number from 0 on"),
         ({"seed": 0.5}, "seed must be a whole number from 0 on"),
         ({"prefetch": -1}, "prefetch must be a whole number from 0 on"),
+        ({"device": "gpu"}, "no device 'gpu' on this machine, which has cpu"),
         ({"tokens": TOKENS[:T]}, "The array holds 5 tokens, but a window takes 6"),
         ({"tokens": TOKENS.reshape(7, -1)}, "a row of integers"),
     ],
@@ -415,6 +422,7 @@ def test_a_file_of_a_terabyte_takes_no_time(tmp_path):
 
 
 def test_a_gpu_is_read_ahead_for(monkeypatch):
+    monkeypatch.setattr(loader, "as_device", torch.device)  # as if it were there
     assert build(device="cuda").prefetch == 2
     assert build(device="cuda", prefetch=0).prefetch == 0
     assert build().prefetch == 0

@@ -131,5 +131,5 @@ def _drop_output() -> None:
 def _in_one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{error.strerror}"
+        return " ".join(f"{place}{error.strerror}".splitlines())
     return " ".join(str(error).split())

@@ -9,10 +9,12 @@ from torch import Generator, Tensor
 
 from lmlib.config import check_size
 from lmlib.data.token_file import TokenFile, check_ids
+from lmlib.hardware.devices import get_device
 
 __all__ = [
     "Batch",
     "Tokens",
+    "as_device",
     "get_batch",
     "ids_of",
     "pin",
@@ -37,16 +39,31 @@ def get_batch(
     Both are int64 of shape ``(batch_size, context_length)``. Of n tokens, every
     start from 0 to n − T − 1 is equally likely, so that the last token is the last
     target of a window. To a GPU, both are copied from pinned memory, and the caller
-    need not wait for it.
+    need not wait for it. ``device`` may be ``"auto"``, the best that there is.
 
     Raises ValueError for fewer than T + 1 tokens, for a size that is no whole
-    number from 1 on, and for an id that is not in the vocabulary.
+    number from 1 on, for an id that is not in the vocabulary, and for a device that
+    is not there.
     """
+    device = as_device(device)
     check_size("batch_size", batch_size)
     num_starts = len(ids_of(tokens, context_length)) - context_length
     starts = torch.randint(num_starts, (batch_size,), generator=generator)
     windows = read_windows(tokens, starts.numpy(), context_length)
     return to_device(pin(windows, device), device)
+
+
+def as_device(device: str | torch.device) -> torch.device:
+    """The device of that name, or ``"auto"``; ValueError unless it is there.
+
+    ``"cuda"`` stays the GPU that torch is set to, another one in each process.
+    """
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):  # no name of torch's
+        return get_device(device)
+    is_missing = found.type == "cuda" and not torch.cuda.is_available()
+    return get_device(found) if is_missing else found
 
 
 def ids_of(tokens: Tokens, context_length: int) -> np.ndarray:
@@ -78,6 +95,8 @@ def read_windows(tokens: Tokens, starts: np.ndarray, context_length: int) -> Bat
     if isinstance(tokens, TokenFile):
         tokens.release()
         check_ids(windows, tokens.vocab_size, tokens)
+    else:
+        check_ids(windows, None, "The array")
     inputs = torch.from_numpy(windows[:, :-1].astype(np.int64))
     targets = torch.from_numpy(windows[:, 1:].astype(np.int64))
     return inputs, targets

@@ -12,7 +12,15 @@ import numpy as np
 import torch
 
 from lmlib.config import check_size
-from lmlib.data.batches import Batch, Tokens, ids_of, pin, read_windows, to_device
+from lmlib.data.batches import (
+    Batch,
+    Tokens,
+    as_device,
+    ids_of,
+    pin,
+    read_windows,
+    to_device,
+)
 from lmlib.data.shuffle import Permutation
 from lmlib.data.token_file import fingerprint
 from lmlib.parallel import map_ahead
@@ -42,7 +50,8 @@ class BatchLoader:
     none otherwise.
 
     Raises ValueError for a size that is no whole number from 1 on, for a seed or a
-    rank out of range, and for fewer than T + 1 tokens.
+    rank out of range, for fewer than T + 1 tokens, and for a device that is not
+    there.
     """
 
     def __init__(
@@ -58,7 +67,7 @@ class BatchLoader:
         device: str | torch.device = "cpu",
         prefetch: int | None = None,
     ) -> None:
-        self.device = torch.device(device)
+        self.device = as_device(device)
         if prefetch is None:
             prefetch = 2 if self.device.type == "cuda" else 0
         self.batch_size = check_size("batch_size", batch_size)
@@ -124,6 +133,8 @@ class BatchLoader:
         ranks; and if it is no state of a loader. The loader stays as it was then.
         """
         own = self.state_dict()
+        if not isinstance(state, Mapping):
+            raise ValueError(f"This is no state of a BatchLoader: {state!r:.40}.")
         if state.keys() != own.keys():
             differing = ", ".join(sorted(state.keys() ^ own.keys()))
             raise ValueError(f"This is no state of a BatchLoader: see {differing}.")
@@ -133,7 +144,7 @@ class BatchLoader:
         for name in compared:
             if state[name] != own[name]:
                 raise ValueError(_mismatch(name, state[name], own[name]))
-        self._windows = _whole_number("windows", state["windows"])
+        self._windows = _whole_number("windows", state["windows"], below=2**62)
 
     # --- which windows ------------------------------------------------------------
 
