@@ -14,6 +14,7 @@ import pytest
 from lmlib.cli import main
 from lmlib.cli import plan as command
 from lmlib.config import MODEL_SHAPES, ModelConfig, named_config
+from lmlib.hardware import ACCELERATORS
 from lmlib.memory import RECIPES
 from lmlib.plan import TrainingPlan
 from tests.reports import squeezed
@@ -254,6 +255,8 @@ def test_help_is_complete(run):
     for name in [*MODEL_SHAPES, *RECIPES]:
         assert name in help, name
     assert command.USAGE in help
+    assert all(each.key in help for each in ACCELERATORS)
+    assert command.NOTES.rstrip() in help
     assert command.EXAMPLES.rstrip() in help
     assert max(map(len, help.splitlines())) <= 80
 

@@ -9,6 +9,7 @@ from cyclopts import App, Group, Parameter
 from lmlib.cli.files import Json, print_json
 from lmlib.cli.numbers import Number, number
 from lmlib.config import MODEL_SHAPES, ModelConfig, named_config
+from lmlib.hardware.accelerators import ACCELERATORS
 from lmlib.memory import RECIPES
 from lmlib.memory.activations import ATTENTIONS
 from lmlib.plan import HOUR, TrainingPlan
@@ -16,6 +17,12 @@ from lmlib.plan import HOUR, TrainingPlan
 __all__ = ["EXAMPLES", "USAGE", "PlanOptions", "ShapeOptions", "app", "plan"]
 
 USAGE = "Usage: lmlib plan [OPTIONS]"
+
+NOTES = """Every option may be left out, and with it what depends on it: without
+tokens there is no time, without a device neither time nor an answer whether it
+fits, and without a model there is the largest one that does. The assumptions
+are printed with the answer. GB are 10⁹ bytes; JSON has bytes, FLOPs, seconds.
+"""
 
 EXAMPLES = """Examples:
 
@@ -100,8 +107,14 @@ class PlanOptions:
     ] = None
     tokens: Count | None = None
     """Tokens to train on, such as 15e12."""
-    device: str | None = None
-    """Accelerator to train on, such as h100 (SXM) or h100-pcie."""
+    device: Annotated[
+        str | None,
+        Parameter(
+            help="Accelerator to train on: "
+            + ", ".join(each.key for each in ACCELERATORS)
+            + "; h100 is the one with SXM."
+        ),
+    ] = None
     devices: Count = 1
     """How many of them."""
     mfu: Number = TrainingPlan.mfu
@@ -121,7 +134,7 @@ class PlanOptions:
     batch_size: Count | None = None
     """Sequences of a step on each device, which adds activations to the memory."""
     seq_len: Count | None = None
-    """Tokens of such a sequence, if fewer than the context length."""
+    """Tokens of a training sequence, if fewer than the context length."""
     attention: Annotated[
         str,
         Parameter(help=f"Backend of attention: {', '.join(ATTENTIONS)}."),
@@ -136,7 +149,7 @@ class PlanOptions:
 DEFAULTS = PlanOptions()
 NO_SIZES = ShapeOptions()
 
-app = App(name="plan", usage=USAGE, help_epilogue=EXAMPLES)
+app = App(name="plan", usage=USAGE, help_epilogue=f"{NOTES}\n{EXAMPLES}")
 
 
 @app.default
@@ -145,13 +158,7 @@ def plan(
     options: Annotated[PlanOptions, Parameter(name="*")] = DEFAULTS,
     sizes: Annotated[ShapeOptions, Parameter(name="*", group=SHAPE)] = NO_SIZES,
 ) -> None:
-    """Plan a training run: FLOPs, days, memory, whether it fits, cost.
-
-    Every option may be left out, and with it what depends on it: without tokens
-    there is no time, without a device neither time nor an answer whether it fits,
-    and without a model there is the largest one that does. The assumptions are
-    printed with the answer. GB are 10⁹ bytes; JSON has bytes, FLOPs and seconds.
-    """
+    """Plan a training run: FLOPs, days, memory, whether it fits, cost."""
     given = {name: value for name, value in vars(options).items() if name != "json"}
     given["shape"] = _shape(options.shape, sizes.given())
     answer = TrainingPlan(**given)
