@@ -205,8 +205,11 @@ def mfu(flops: float, seconds: float, peak_flops_per_second: float) -> float:
 
     ``flops`` is what the model asks for: nothing that is computed a second time.
     For several devices give the sum of their peaks. Source: Chowdhery et al. 2022
-    (PaLM), section 4.1. Raises ValueError if the time or the peak is not positive.
+    (PaLM), section 4.1. Raises ValueError if the time or the peak is not positive,
+    or the work negative or not a number.
     """
+    if not flops >= 0:
+        raise ValueError(f"flops must be 0 or above, not {flops!r}.")
     if not (seconds > 0 and peak_flops_per_second > 0):  # NaN is neither
         raise ValueError("seconds and peak_flops_per_second must be positive.")
     return flops / seconds / peak_flops_per_second

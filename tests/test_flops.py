@@ -229,6 +229,9 @@ def test_utilisation():
     for seconds, peak in [(0, 1), (1, 0), (-1, 1), (nan, 1), (1, nan)]:
         with pytest.raises(ValueError, match="must be positive"):
             mfu(1, seconds, peak)
+    for flops in [-1, nan]:
+        with pytest.raises(ValueError, match="flops must be 0 or above"):
+            mfu(flops, 1, 1)
 
 
 def test_palm_reported_this_utilisation():

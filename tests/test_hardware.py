@@ -89,7 +89,7 @@ def test_median_seconds_leaves_out_the_first_call_and_takes_the_median(monkeypat
     assert len(calls) == 4
 
 
-@pytest.mark.parametrize("repeats", [0, -1, 2.0, float("nan"), "5", None])
+@pytest.mark.parametrize("repeats", [0, -1, 2.0, float("nan"), "5", None, True])
 def test_median_seconds_needs_repeats_before_it_runs_anything(repeats):
     calls = []
     with pytest.raises(ValueError, match="repeats must be a whole number from 1 on"):
@@ -267,7 +267,13 @@ def test_accelerators_can_be_copied_and_pickled(duplicate):
 def test_a_roofline_is_the_lower_of_two_limits():
     roofline = Roofline(peak_flops=100, bandwidth=20)
     assert roofline.ridge == 5
-    assert [roofline.limit(intensity) for intensity in (0.5, 5, 50)] == [10, 100, 100]
+    assert [roofline.limit(intensity) for intensity in (0, 0.5, 5, 50)] == [0, 10, 100, 100]
+
+
+@pytest.mark.parametrize("intensity", [-1, float("nan")])
+def test_a_roofline_has_no_limit_for_what_is_no_intensity(intensity):
+    with pytest.raises(ValueError, match=f"intensity must be 0 or above, not {intensity}"):
+        Roofline(peak_flops=100, bandwidth=20).limit(intensity)
 
 
 def test_an_accelerators_roofline_is_that_of_its_data_sheet():
@@ -440,10 +446,14 @@ def test_measuring_needs_a_known_dtype_and_a_device_that_is_there(measure):
         measure("fp32", "cuda:97")
 
 
-@pytest.mark.parametrize("nbytes", [0, -1, 1.5, "1", float("nan")])
+@pytest.mark.parametrize("nbytes", [0, -1, 1.5, "1", float("nan"), True])
 def test_a_copy_needs_bytes(nbytes):
     with pytest.raises(ValueError, match="nbytes must be at least 1, and a whole number"):
         measure_copy_bandwidth("cpu", nbytes=nbytes)
+
+
+def test_a_number_of_numpy_is_one_of_bytes():
+    assert measure_copy_bandwidth("cpu", nbytes=np.int64(1000), repeats=np.int64(1)) > 0
 
 
 def test_the_table_imports_without_torch():

@@ -9,6 +9,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
+from lmlib.checks import is_whole
 from lmlib.dtypes import get_format
 from lmlib.hardware.accelerators import (
     Accelerator,
@@ -226,11 +227,11 @@ def measure_copy_bandwidth(
     if nbytes is None:
         default = CPU_COPY_BYTES if device.type == "cpu" else GPU_COPY_BYTES
         nbytes = int(min(default, _free_bytes(device) / 8))
-    if not isinstance(nbytes, int) or nbytes < 1:
+    if not is_whole(nbytes, 1):
         raise ValueError(
             f"nbytes must be at least 1, and a whole number, not {nbytes!r}"
         )
-    source = torch.ones(nbytes, dtype=torch.uint8, device=device)
+    source = torch.ones(int(nbytes), dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     seconds = seconds_per_call(lambda: target.copy_(source), repeats, device)
     return 2 * nbytes / seconds

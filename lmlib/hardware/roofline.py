@@ -31,5 +31,10 @@ class Roofline:
         return self.peak_flops / self.bandwidth
 
     def limit(self, intensity: float) -> float:
-        """FLOP/s that an operation of so many FLOPs per byte can reach."""
+        """FLOP/s that an operation of so many FLOPs per byte can reach.
+
+        Raises ValueError for an intensity that is not a number from 0 on.
+        """
+        if not intensity >= 0:  # which NaN is not, either
+            raise ValueError(f"intensity must be 0 or above, not {intensity!r}.")
         return min(self.peak_flops, intensity * self.bandwidth)
