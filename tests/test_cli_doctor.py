@@ -83,6 +83,11 @@ def test_it_measures_this_machine(run):
     assert "no data sheet is known: measured peaks stand in for it" in lines
 
 
+def test_nothing_stands_in_for_a_data_sheet_unmeasured(run):
+    lines = squeezed(run("--device", "cpu", "--no-measure").out)
+    assert "no data sheet is known" in lines
+
+
 def test_json_holds_the_same_facts(run):
     done = run("--json", "--no-measure", "--device", "cpu")
     assert (done.code, done.err) == (0, "")

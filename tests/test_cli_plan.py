@@ -163,6 +163,14 @@ def test_sizes_replace_those_of_a_shape(facts):
 
 
 @pytest.mark.parametrize(
+    ("written", "number"),
+    [("1e23", 10**23), ("1e30", 10**30), ("70.5e9", 70_500_000_000), ("1_000", 1000), ("8.0", 8), ("+7e0", 7)],
+)
+def test_a_number_is_exactly_what_is_written(facts, written, number):
+    assert facts(f"--params {written}")["parameters"] == number
+
+
+@pytest.mark.parametrize(
     ("seconds", "shown"),
     [(0.5, "0.5 seconds"), (119, "119 seconds"), (120, "2 minutes"), (7200, "2 hours"), (172_800, "2 days")],
 )

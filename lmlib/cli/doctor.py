@@ -98,7 +98,7 @@ def _print_device(device: DeviceFacts) -> None:
     if device.data_sheet:
         print(f"          data sheet: {device.data_sheet}, dense")
     else:
-        print("          no data sheet is known: measured peaks stand in for it")
+        print(f"          no data sheet is known{_stand_in(device)}")
     print(
         f"\n          {'':12} {'torch does':12} {'measured':>15} {'data sheet':>15}"
     )
@@ -107,6 +107,12 @@ def _print_device(device: DeviceFacts) -> None:
     measured = _rate(device.measured_bandwidth, "B/s")
     stated = _rate(device.data_sheet_bandwidth, "B/s")
     print(f"          {'memory':12} {'copy':12} {measured:>15} {stated:>15}")
+
+
+def _stand_in(device: DeviceFacts) -> str:
+    """Return what is there instead of a data sheet, if anything was measured."""
+    rates = [device.measured_bandwidth, *(d.measured_flops for d in device.dtypes)]
+    return "" if set(rates) == {None} else ": measured peaks stand in for it"
 
 
 def _print_dtype(dtype: DtypeFacts) -> None:

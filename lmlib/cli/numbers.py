@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from decimal import Decimal
 from typing import Annotated
 
 from cyclopts import Parameter, Token
@@ -23,7 +24,9 @@ def number(type_: object, words: Sequence[Token]) -> float:
         raise ValueError(
             f"{text!r} is no number: write one, such as 0.5 or 15e12."
         ) from None
-    return int(value) if value.is_integer() else value
+    if not value.is_integer():
+        return value
+    return round(Decimal(text))  # 1e23, to which no float is equal
 
 
 def _whole_number(type_: object, words: Sequence[Token]) -> int:
