@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from multiprocessing.connection import wait
-from numbers import Integral
 from threading import Thread
 from typing import TypeVar
+
+from lmlib.checks import is_whole
 
 __all__ = ["check_workers", "follow_parent", "map_ahead"]
 
@@ -21,8 +22,7 @@ R = TypeVar("R")
 
 def check_workers(num_workers: object) -> int:
     """Return a number of processes; ValueError if there cannot be so many."""
-    whole = isinstance(num_workers, Integral) and not isinstance(num_workers, bool)
-    if not whole or not 1 <= num_workers <= MOST_WORKERS:
+    if not is_whole(num_workers, 1) or num_workers > MOST_WORKERS:
         raise ValueError(
             f"num_workers must be a whole number from 1 to {MOST_WORKERS}, such as "
             f"8, not {num_workers!r}: more than there are CPUs gain nothing."

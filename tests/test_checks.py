@@ -9,9 +9,11 @@ import pytest
 
 from lmlib.checks import (
     check,
+    check_count,
     check_number,
     check_positive,
     check_size,
+    check_switch,
     is_nonnegative,
     is_number,
     is_share,
@@ -57,6 +59,22 @@ def test_sizes_are_ints_from_1_on():
     for value in (0, -1, 1.0, True, "64", None):
         with pytest.raises(ValueError, match=r"^dim must be a whole number from 1 on, such as 64, not "):
             check_size("dim", value)
+
+
+def test_counts_are_ints_from_0_on_and_may_be_whole_floats():
+    for value, count in [(0, 0), (70e9, 70 * 10**9), (np.int32(64), 64), (10**400, 10**400)]:
+        found = check_count("params", value)
+        assert (found, type(found)) == (count, int)
+    for value in (-1, 1.5, True, "64", None, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=r"^params must be a whole number from 0 on, such as 64 or 70e9, not "):
+            check_count("params", value)
+
+
+def test_a_switch_is_true_or_false():
+    check_switch("bias", False)
+    for value in (0, 1, "no", None):
+        with pytest.raises(ValueError, match=r"^bias must be True or False, not "):
+            check_switch("bias", value)
 
 
 def test_the_error_shows_the_value_as_it_was_written():

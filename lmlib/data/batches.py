@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int64
 from torch import Generator, Tensor
 
-from lmlib.config import check_size
+from lmlib.checks import check_size
 from lmlib.data.token_file import TokenFile, check_ids
 from lmlib.hardware.devices import get_device
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lmlib.config import check_size
+from lmlib.checks import check_size
 from lmlib.data.batches import (
     Batch,
     Tokens,

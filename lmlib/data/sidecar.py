@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike
 
-from lmlib.config import check_size
+from lmlib.checks import check_size
 from lmlib.files import write_atomically
 
 __all__ = ["Sidecar", "id_dtype", "sidecar_path"]

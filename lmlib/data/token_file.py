@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from lmlib.bpe import Tokenizer
-from lmlib.config import check_size
+from lmlib.checks import check_size
 from lmlib.data.sidecar import Sidecar, id_dtype, sidecar_path
 
 __all__ = [
