@@ -47,7 +47,8 @@ PAGE = """
 
 </pre>
 <div class="highlight"><pre><span class="k">if</span> <span class="n">a</span><span class="p">:</span>
-    <span class="nn">b</span><span class="w"> </span><span class="o">+</span> <span class="n x">c</span><span class="o">.</span><span class="n">d</span></pre></div>
+    <span class="nn">b</span><span class="w"> </span><span class="o">+</span> <span class="n x">c</span>
+    <span class="nn">b</span><span class="o">.</span><span class="n">d</span></pre></div>
 </body>
 </html>
 """
@@ -100,5 +101,5 @@ def test_code_keeps_its_blanks(page):
 
 def test_code_keeps_its_text_and_the_colours_that_differ(page):
     code = page.select_one(".highlight pre")
-    assert code.text == "if a:\n    b + c.d"
+    assert code.text == "if a:\n    b + c\n    b.d"
     assert [span["class"] for span in code.select("span")] == [["k"], ["o"], ["n", "x"]]
