@@ -130,6 +130,18 @@ def test_an_empty_file(write):
     refused(write([]), "train.bin is empty")
 
 
+@pytest.mark.parametrize("dtype", ["uint16", "uint32"])
+@pytest.mark.parametrize("ids", [IDS, IDS[:1]], ids=len)
+def test_a_npy_file_whose_header_would_be_ids(tmp_path, dtype, ids):
+    path = tmp_path / "data.npy"
+    np.save(path, ids.astype(dtype))
+    refused(path, r"data.npy is a .npy file: a header comes before its ids", dtype=dtype)
+    header = 128 // np.dtype(dtype).itemsize
+    assert open_tokens(path, dtype=dtype, check="none").ids[header:].tolist() == ids.tolist()
+    np.load(path).tofile(path)  # what the message says to do
+    assert open_tokens(path, dtype=dtype).ids.tolist() == ids.tolist()
+
+
 @pytest.mark.parametrize(("dtype", "ids"), [("int32", IDS), ("int32", IDS * 2), ("int64", IDS), ("uint32", IDS[:50])])
 @pytest.mark.parametrize("said", [{}, {"dtype": "uint16"}, {"vocab_size": VOCAB_SIZE}])
 def test_wide_ids_read_as_uint16(write, dtype, ids, said):

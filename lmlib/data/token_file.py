@@ -37,6 +37,7 @@ _SAMPLED = 64  # blocks of a sample
 _SAMPLE = 2**11  # tokens in each of them: one page of uint16
 _BLOCK = 2**22  # tokens looked at together where all are
 _NO_VOCABULARY = 2**24  # ids: the largest known vocabularies have under 2**20
+_NPY = b"\x93NUMPY"  # how a file of np.save begins
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +136,7 @@ def open_tokens(
     ``"all"`` of them (it reads the file), or ``"none"``. A sample is also compared
     with the fingerprint in the sidecar. Without one, ids of 16 bits are refused
     where every second one is below 16 and others are not: so look ids of 32 bits.
+    So is a ``.npy`` file, whose header would be read as ids.
 
     Raises ValueError, which says what to do, if anything of this does not hold or
     the file is empty; FileNotFoundError if there is none.
@@ -255,6 +257,7 @@ def _check_length(tokens: TokenFile, sidecar: Sidecar) -> None:
 def _check_content(
     tokens: TokenFile, sidecar: Sidecar | None, check: Check
 ) -> None:
+    _refuse_npy(tokens)
     expected = sidecar and sidecar.fingerprint
     if tokens.ids.dtype.itemsize == 2 and expected is None:
         _refuse_wider_ids(tokens)
@@ -265,6 +268,14 @@ def _check_content(
         raise ValueError(
             f"{tokens} holds other tokens than {sidecar_path(tokens.path)} was "
             "written for: prepare them again, or remove the sidecar if it is wrong."
+        )
+
+
+def _refuse_npy(tokens: TokenFile) -> None:
+    if tokens.mapping[: len(_NPY)] == _NPY:
+        raise ValueError(
+            f"{tokens} is a .npy file: a header comes before its ids. Write them "
+            "without one, by np.load(…).tofile(…)."
         )
 
 

@@ -15,6 +15,12 @@ from lmlib.plotting.formats import (
     draw_sum_errors,
     format_color,
 )
+from lmlib.plotting.memmap import (
+    draw_bytes,
+    draw_order,
+    draw_read_times,
+    draw_resident,
+)
 from lmlib.plotting.products import draw_parameter_shares, draw_products
 from lmlib.plotting.roofline import draw_roofline
 from lmlib.plotting.style import (
@@ -58,6 +64,7 @@ __all__ = [
     "contrast",
     "draw_bit_fields",
     "draw_blocks",
+    "draw_bytes",
     "draw_compression",
     "draw_context_flops",
     "draw_depth",
@@ -66,11 +73,14 @@ __all__ = [
     "draw_losses",
     "draw_merge_tree",
     "draw_outlier_damage",
+    "draw_order",
     "draw_parameter_shares",
     "draw_products",
     "draw_ranges",
+    "draw_read_times",
     "draw_readings",
     "draw_relative_spacing",
+    "draw_resident",
     "draw_roofline",
     "draw_speeds",
     "draw_sum_errors",
