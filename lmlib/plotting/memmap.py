@@ -175,7 +175,7 @@ def draw_order(ranks: Sequence[Sequence[int]], windows_per_epoch: int) -> Figure
 
 def _colored_legend(figure: Figure, ncols: int) -> None:
     """Name the lines above the axes, each in its colour."""
-    figure.legend(
+    legend = figure.legend(
         loc="outside upper left",
         ncols=ncols,
         frameon=False,
@@ -186,3 +186,5 @@ def _colored_legend(figure: Figure, ncols: int) -> None:
         borderaxespad=0,
         fontsize=9.5,
     )
+    for handle in legend.legend_handles:  # the colour of the name says enough
+        handle.set_visible(False)
