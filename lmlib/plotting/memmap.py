@@ -8,8 +8,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
+from lmlib.plotting.cells import canvas, draw_cell, row_color
 from lmlib.plotting.style import COLORS, FIGURE_WIDTH, ROW_COLORS
-from lmlib.plotting.walks import _canvas, _draw_cell, _row_color
 
 _FONTSIZE = 9.5
 
@@ -25,12 +25,12 @@ def draw_bytes(data: bytes, dtypes: Sequence[str]) -> Figure:
     if not sizes or not data or any(len(data) % size for size in sizes):
         raise ValueError("give bytes, and types whose sizes divide their number")
     room = 2.4  # a name, a row of cells and the values
-    figure, ax = _canvas(len(data), bottom=0, top=room * len(sizes))
+    figure, ax = canvas(len(data), bottom=0, top=room * len(sizes))
     for place, (dtype, size) in enumerate(zip(dtypes, sizes, strict=True)):
         y = (len(sizes) - 1 - place) * room + 0.6
         ax.text(0, y + 1.2, f"read as {dtype}", weight="bold")
         for i, byte in enumerate(data):
-            _draw_cell(ax, i, y, f"{byte:02x}", _row_color(i // size), _FONTSIZE)
+            draw_cell(ax, i, y, f"{byte:02x}", row_color(i // size), _FONTSIZE)
         for i, value in enumerate(np.frombuffer(data, dtype).tolist()):
             ax.text(
                 (i + 0.5) * size,
@@ -39,7 +39,7 @@ def draw_bytes(data: bytes, dtypes: Sequence[str]) -> Figure:
                 ha="center",
                 va="center",
                 fontsize=_FONTSIZE,
-                color=_row_color(i),
+                color=row_color(i),
             )
     return figure
 
