@@ -20,6 +20,10 @@ from lmlib.plotting.memmap import (
     draw_order,
     draw_read_times,
     draw_resident,
+from lmlib.plotting.optimizers import (
+    OPTIMIZER_COLORS,
+    draw_sensitivity,
+    draw_trajectories,
 )
 from lmlib.plotting.products import draw_parameter_shares, draw_products
 from lmlib.plotting.roofline import draw_roofline
@@ -55,6 +59,7 @@ __all__ = [
     "MAX_CELLS",
     "MAX_COLUMNS",
     "MAX_ROWS",
+    "OPTIMIZER_COLORS",
     "PAGE_COLORS",
     "ROW_COLORS",
     "TEXT_COLOR",
@@ -82,9 +87,11 @@ __all__ = [
     "draw_relative_spacing",
     "draw_resident",
     "draw_roofline",
+    "draw_sensitivity",
     "draw_speeds",
     "draw_sum_errors",
     "draw_tensor",
+    "draw_trajectories",
     "draw_walks",
     "format_color",
     "use_book_style",
