@@ -229,34 +229,36 @@ def _lion() -> Exercise:
             param.add_(m.lerp(grad, 1 - beta1).sign(), alpha=-group["lr"])
             m.lerp_(grad, 1 - beta2)
 
-    def behaviour(answer: object) -> tuple[list, int]:
-        """Where weights are after some steps, and tensors kept for each."""
+    def probes() -> list[tuple]:
         generator = torch.Generator("cpu").manual_seed(9)
+        options = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
+        weights = [nn.Parameter(torch.randn(6, 5, **options)) for _ in range(2)]
+        group = {"lr": 0.1, "betas": (0.8, 0.95), "weight_decay": 0.4}
+        other = {"lr": 0.01, "betas": (0.95, 0.5), "weight_decay": 0.0}
+        return [
+            ([{"params": [weights[0]]} | group],),
+            ([{"params": [weights[1]]} | other],),
+        ]
 
-        def drawn() -> Tensor:
-            options = {"dtype": torch.float64, "device": "cpu"}
-            return torch.randn(6, 5, generator=generator, **options)
-
-        weight = nn.Parameter(drawn())
-        options = {"betas": (0.8, 0.95), "weight_decay": 0.4}
-        optimizer = answer([weight], lr=0.1, **options)
-        if optimizer is ...:
-            raise Remark(NOT_ANSWERED)
+    def behaviour(optimizer: object, groups: list[dict[str, Any]]) -> tuple | None:
+        """Where a weight is after some steps, and how many tensors it keeps."""
         if not isinstance(optimizer, SingleTensorOptimizer):
-            raise Remark(
-                "Not yet: answer with a subclass of SingleTensorOptimizer."
-            )
+            return None
         if type(optimizer).update is SingleTensorOptimizer.update:
             raise Remark(NOT_ANSWERED)
+        (weight,) = groups[0]["params"]
+        generator = torch.Generator("cpu").manual_seed(10)
         for _ in range(8):
-            weight.grad = drawn()
+            options = {"dtype": weight.dtype, "device": weight.device}
+            weight.grad = torch.randn(6, 5, generator=generator, **options)
             optimizer.step()
         state = optimizer.state[weight].values()
-        kept = sum(v.numel() for v in state if isinstance(v, Tensor))
+        kept = sum(value.numel() for value in state if isinstance(value, Tensor))
         return weight.flatten().tolist(), kept // weight.numel()
 
-    return Exercise(
-        solution=Lion,
+    return function_exercise(
+        Lion,
+        probes,
         mistakes=[
             (MovesFirst, "m moves on after the sign was taken, not before."),
             (
@@ -278,7 +280,7 @@ def _lion() -> Exercise:
         ],
         hint="compare with the three equations, in their order; the options are in "
         "`group`, and m comes from `self.kept(param)`.",
-        read=behaviour,
+        observe=behaviour,
     )
 
 
