@@ -22,7 +22,7 @@ OPTIMIZER_COLORS = dict(
 """One colour for one optimizer throughout a chapter."""
 
 _COLUMNS = 3
-_CONTOURS = 7  # of the loss, each a factor of 8 below the one outside
+_CONTOURS = 5  # of the loss, each a factor of 8 below the one outside
 _FLOOR = 1e-6  # of the first loss, below which a loss is not drawn
 
 
@@ -48,7 +48,7 @@ def draw_trajectories(
             raise ValueError(f"the path of {name} must be of shape (steps + 1, 2)")
     rows = math.ceil((len(paths) + 1) / _COLUMNS)
     figure, grid = plt.subplots(
-        rows, _COLUMNS, figsize=(FIGURE_WIDTH, 2.15 * rows), squeeze=False
+        rows, _COLUMNS, figsize=(FIGURE_WIDTH, 1.85 * rows), squeeze=False
     )
     *panels, last = grid.flat[: len(paths) + 1]
     for ax in grid.flat[len(paths) + 1 :]:
@@ -56,7 +56,7 @@ def draw_trajectories(
     for ax, (name, path) in zip(panels, paths.items(), strict=True):
         _draw_contours(ax, loss, limits)
         color = OPTIMIZER_COLORS[name]
-        ax.plot(*path.T, "o-", color=color, linewidth=1.1, markersize=2)
+        ax.plot(*path.T, color=color, linewidth=1.2)
         ax.plot(0, 0, "+", color=TEXT_COLOR, markersize=9)
         ax.set_title(name, color=color)
     last.set_title("loss (first = 1)")
@@ -90,7 +90,7 @@ def draw_sensitivity(
             raise ValueError(f"give {name} one loss for each learning rate")
         if not any(value < highest for value in values):
             raise ValueError(f"no loss of {name} is below {highest:g}")
-    figure, ax = plt.subplots(figsize=(FIGURE_WIDTH, 3.6))
+    figure, ax = plt.subplots(figsize=(FIGURE_WIDTH, 3.3))
     for name, values in losses.items():
         color = OPTIMIZER_COLORS[name]
         # far above the edge, so that a line leaves steeply
