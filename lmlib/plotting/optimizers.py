@@ -56,7 +56,7 @@ def draw_trajectories(
     for ax, (name, path) in zip(panels, paths.items(), strict=True):
         _draw_contours(ax, loss, limits)
         color = OPTIMIZER_COLORS[name]
-        ax.plot(*path.T, color=color, linewidth=1.2)
+        ax.plot(*path.T, "o-", color=color, linewidth=1.1, markersize=2)
         ax.plot(0, 0, "+", color=TEXT_COLOR, markersize=9)
         ax.set_title(name, color=color)
     last.set_title("loss (first = 1)")
