@@ -20,6 +20,7 @@ from lmlib.plotting.memmap import (
     draw_order,
     draw_read_times,
     draw_resident,
+)
 from lmlib.plotting.optimizers import (
     OPTIMIZER_COLORS,
     draw_sensitivity,
