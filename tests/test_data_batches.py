@@ -1,28 +1,15 @@
 """lmlib.data.batches: every window is equally likely, and what comes next is right."""
 
-import importlib
-import sys
-
 import numpy as np
 import pytest
 import torch
-from jaxtyping import TypeCheckError, install_import_hook
+from jaxtyping import TypeCheckError
 
 import lmlib.data.batches
 from lmlib.data import open_tokens
+from tests.typechecking import typechecked
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def typechecked(name):
-    """A second copy of a module, whose annotations are checked at run time."""
-    plain = sys.modules.pop(name)
-    try:
-        with install_import_hook(name, "beartype.beartype"):
-            return importlib.import_module(name)
-    finally:
-        sys.modules[name] = plain
-        lmlib.data.batches = plain
 
 
 batches = typechecked("lmlib.data.batches")

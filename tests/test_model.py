@@ -1,13 +1,11 @@
 """lmlib.model: the logits of transformers' GPT-2 and Llama, every parameter counted, every shape annotation checked."""
 
-import importlib
 import itertools
 import math
-import sys
 
 import pytest
 import torch
-from jaxtyping import TypeCheckError, install_import_hook
+from jaxtyping import TypeCheckError
 from torch.nn import functional as F
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
@@ -15,18 +13,7 @@ import lmlib.model
 from lmlib.config import MODEL_SHAPES, ModelConfig, named_config
 from lmlib.export import from_transformers_state_dict
 from lmlib.init import residual_scale
-
-
-def typechecked(name):
-    """A second copy of a module, whose annotations are checked at run time."""
-    plain = sys.modules.pop(name)
-    try:
-        with install_import_hook(name, "beartype.beartype"):
-            return importlib.import_module(name)
-    finally:
-        sys.modules[name] = plain
-        setattr(sys.modules["lmlib"], name.rpartition(".")[2], plain)
-
+from tests.typechecking import typechecked
 
 model = typechecked("lmlib.model")
 
