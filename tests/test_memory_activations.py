@@ -20,6 +20,7 @@ from lmlib.memory import (
     bytes_by_component,
     bytes_by_dtype,
     cruncher_saved_tensors,
+    gpu_bytes,
     loss_workspace,
     saved_tensor_bytes,
     saved_tensors,
@@ -93,6 +94,36 @@ def test_a_training_step(name, attention, precision):
         formula = saved_tensors(shape, *batch, attention=attention, precision=precision)
         assert measured.by_dtype == bytes_by_dtype(formula), batch
         assert measured.total == bytes_by_component(formula).total
+
+
+def test_autocast_casts_the_logits_of_a_cross_entropy_on_a_cpu_only():
+    """On a GPU it casts what cross_entropy is made of, of which log_softmax is told its dtype already."""
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    assert has_kernel("aten::cross_entropy_loss", "AutocastCPU")
+    assert not has_kernel("aten::cross_entropy_loss", "AutocastCUDA")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("attention", BACKENDS)
+@pytest.mark.parametrize("name", ["gpt2", "llama", "grouped queries"])
+def test_a_gpus_allocator(name, attention, precision):
+    shape = config(name, vocab_size=4096, d_model=256, context_length=128, d_ff=640)
+    model = build(shape, precision).cuda()
+    ids = torch.randint(shape.vocab_size, (4, 129), device="cuda")
+    backends = [BACKENDS[attention], *([SDPBackend.EFFICIENT_ATTENTION] if attention == "fused" else [])]
+
+    def run():
+        inputs, targets = ids[:, :-1].clone(), ids[:, 1:].clone()
+        autocast = torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16-autocast")
+        with sdpa_kernel(backends), autocast:
+            logits = model(inputs)
+            logits = logits.float() if precision == "bf16-autocast" else logits
+            return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    run()
+    formula = saved_tensors(shape, 4, 128, attention=attention, precision=precision)
+    assert gpu_bytes(run).requested == pytest.approx(bytes_by_component(formula).total, rel=0.02)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

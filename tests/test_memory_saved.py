@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from lmlib.memory import gpu_bytes, saved_tensor_bytes
+from lmlib.memory import GpuBytes, gpu_bytes, saved_tensor_bytes
 
 WANT_GRADIENT = {"requires_grad": True}
 
@@ -96,7 +96,24 @@ def test_without_a_gpu_it_says_what_to_do():
         gpu_bytes(print)
 
 
+def test_of_the_allocators_counters_the_difference_counts(monkeypatch):
+    """On a pretended GPU: the counters are those that torch documents."""
+    readings = iter(
+        [
+            {},  # before the first allocation
+            {"requested_bytes.all.current": 4, "allocated_bytes.all.current": 512},
+            {"requested_bytes.all.current": 4, "allocated_bytes.all.current": 512},
+            {"requested_bytes.all.current": 1004, "allocated_bytes.all.current": 1536},
+        ]
+    )
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda: next(readings))
+    assert gpu_bytes(lambda: None) == GpuBytes(requested=4, allocated=512)
+    assert gpu_bytes(lambda: None) == GpuBytes(requested=1000, allocated=1024)
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-@pytest.mark.parametrize(("numel", "expected"), [(1, 512), (128, 512), (129, 1024), (32 * 32, 4096)])
-def test_a_gpu_allocates_in_blocks(numel, expected):
-    assert gpu_bytes(lambda: torch.empty(numel, device="cuda")) == expected
+@pytest.mark.parametrize(("numel", "allocated"), [(1, 512), (128, 512), (129, 1024), (32 * 32, 4096)])
+def test_a_gpu_allocates_in_blocks(numel, allocated):
+    found = gpu_bytes(lambda: torch.empty(numel, device="cuda"))
+    assert found == GpuBytes(requested=4 * numel, allocated=allocated)

@@ -13,12 +13,13 @@ from lmlib.memory.activations import (
     step_memory,
 )
 from lmlib.memory.recipes import RECIPES, Ledger, Recipe, ledger, measured_ledger
-from lmlib.memory.saved import SavedBytes, gpu_bytes, saved_tensor_bytes
+from lmlib.memory.saved import GpuBytes, SavedBytes, gpu_bytes, saved_tensor_bytes
 from lmlib.memory.sharding import largest_sharded_model, sharded_ledger
 
 __all__ = [
     "RECIPES",
     "Activations",
+    "GpuBytes",
     "Ledger",
     "Recipe",
     "SavedBytes",

@@ -124,6 +124,10 @@ def saved_tensors(
     takes one byte an element, LayerNorm's statistics are fp32 for a bf16 model too,
     and only there is fused attention with dropout.
 
+    Under autocast the loss is that of fp32 logits. A CPU casts them by itself; on
+    a GPU write ``F.cross_entropy(logits.float(), targets)``, or the log-softmax is
+    rounded to bf16, and saved in both dtypes.
+
     Raises ValueError for a size or a choice that cannot be.
     """
     step = _Step(config, batch_size, seq_len, attention, precision)

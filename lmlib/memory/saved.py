@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SavedBytes", "gpu_bytes", "saved_tensor_bytes"]
+__all__ = ["GpuBytes", "SavedBytes", "gpu_bytes", "saved_tensor_bytes"]
 
 
 @dataclass(frozen=True)
@@ -62,13 +62,25 @@ def saved_tensor_bytes(
     return SavedBytes(dict(by_dtype), in_parameters)
 
 
-def gpu_bytes(function: Callable[..., object], *arguments: Any) -> int:
-    """Run a function and return by how much more of the GPU is allocated after it.
+@dataclass(frozen=True)
+class GpuBytes:
+    """Bytes of a GPU that a function took and kept, as PyTorch's allocator counts.
+
+    ``requested`` is what the tensors asked for: the sum of ``SavedTensor.nbytes``.
+    ``allocated`` is what they got. Small blocks are multiples of 512 bytes, as in
+    ``SavedTensor.allocated_nbytes``; a tensor above 1 MiB may get a block up to
+    1 MiB larger than itself, since the allocator splits off no rest so small.
+    """
+
+    requested: int
+    allocated: int
+
+
+def gpu_bytes(function: Callable[..., object], *arguments: Any) -> GpuBytes:
+    """Run a function and return by how much more of the GPU is in use after it.
 
     What it returns is held meanwhile: return the loss to see what its graph saves.
-    PyTorch's allocator deals in multiples of 512 bytes: compare this with
-    ``SavedTensor.allocated_nbytes``. A large tensor may get a block that was larger
-    and is not worth splitting.
+    Run it once before, or the workspace of the first matrix product counts too.
 
     Raises RuntimeError where PyTorch sees no GPU.
     """
@@ -79,8 +91,19 @@ def gpu_bytes(function: Callable[..., object], *arguments: Any) -> int:
             "PyTorch sees no GPU, and a CPU has no such allocator: "
             "measure with saved_tensor_bytes."
         )
-    before = torch.cuda.memory_allocated()
+    before = _bytes_in_use(torch.cuda.memory_stats())
     result = function(*arguments)
-    after = torch.cuda.memory_allocated()
+    after = _bytes_in_use(torch.cuda.memory_stats())
     del result
-    return after - before
+    return GpuBytes(
+        requested=after.requested - before.requested,
+        allocated=after.allocated - before.allocated,
+    )
+
+
+def _bytes_in_use(stats: Mapping[str, int]) -> GpuBytes:
+    """Read the two counters; before the first allocation there are none yet."""
+    return GpuBytes(
+        requested=stats.get("requested_bytes.all.current", 0),
+        allocated=stats.get("allocated_bytes.all.current", 0),
+    )
