@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.book.page_check import article, content_pages
+from tests.book.page_check import article, content_pages, pages
 
 FLAGS = (
     "--no-sandbox",
@@ -41,7 +41,7 @@ class View:
         return {"viewport": {"width": self.width, "height": height}, "color_scheme": self.mode}
 
 
-VIEWS = (View(1280, "light"), View(1280, "dark"), View(390, "light"))
+DESKTOP, DARK, PHONE = View(1280, "light"), View(1280, "dark"), View(390, "light")
 
 
 class Witness:
@@ -79,6 +79,17 @@ class Witness:
     def _on_response(self, response) -> None:
         if response.status >= 400:
             self._note(f"request failed: {response.url} answered {response.status}")
+
+
+def site_complaints(browser: Browser, site: Path, home: str, view: View) -> list[str]:
+    """Make every check on every page, in one view."""
+    with browser.new_context(**view.options) as context:
+        return [
+            complaint
+            for page in pages(site)
+            if page != "index.html"  # the redirect, which has a test of its own
+            for complaint in page_complaints(context, home, page, view)
+        ]
 
 
 def page_complaints(context: BrowserContext, home: str, page: str, view: View) -> list[str]:

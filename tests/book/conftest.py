@@ -25,6 +25,11 @@ def site() -> Path:
     return ROOT / SITE
 
 
+def report(complaints: list[str]) -> str:
+    """One complaint a line, for the message of an assert."""
+    return "\n".join(["", *complaints])
+
+
 def site_complaint(root: Path) -> str | None:
     """Why the built book of this repository cannot be checked, if it cannot."""
     built = root / SITE / "searchindex.js"  # among the last files that a build writes

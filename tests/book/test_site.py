@@ -1,4 +1,7 @@
-"""The built site: every page in three views, and each check on a page with a fault made on purpose."""
+"""The built site, and each check of a page on a page with a fault made on purpose.
+
+Every page in each view is checked by test_pages_*.py, one view a file, which may run side by side.
+"""
 
 import os
 import re
@@ -7,15 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.book import browser_check, page_check
-from tests.book.browser_check import VIEWS, View
-from tests.book.conftest import serve, site_complaint
+from tests.book.browser_check import DESKTOP, PHONE, View
+from tests.book.conftest import report, serve, site_complaint
 
-DESKTOP, PHONE = VIEWS[0], VIEWS[2]
 START = "book/index.html"
-
-
-def report(complaints: list[str]) -> str:
-    return "\n".join(["", *complaints])
 
 
 # The real book
@@ -28,18 +26,6 @@ def test_links(site):
 
 def test_alt_texts(site):
     complaints = page_check.image_complaints(site)
-    assert not complaints, report(complaints)
-
-
-@pytest.mark.parametrize("view", VIEWS, ids=str)
-def test_every_page(site, server, browser, view):
-    with browser.new_context(**view.options) as context:
-        complaints = [
-            complaint
-            for page in page_check.pages(site)
-            if page != "index.html"  # the redirect, which has a test of its own
-            for complaint in browser_check.page_complaints(context, server, page, view)
-        ]
     assert not complaints, report(complaints)
 
 
