@@ -1,0 +1,50 @@
+"""The benchmarks run, and their committed results are of the tasks that they have."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def tasks(monkeypatch):
+    """A function that returns the tasks of a benchmark."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return lambda name: __import__(name).TASKS
+
+
+def test_a_task_is_measured_and_its_results_compared(tmp_path):
+    """Run as `make bench` does, one short task; the benchmark itself compares what came out of both."""
+    out, task = tmp_path / "results.json", "encode 34 languages, cold"
+    command = [sys.executable, BENCHMARKS / "bpe.py", "--runs", "1", "--task", task, "--out", out]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    report = json.loads(out.read_text())
+    result = report["tasks"][task]
+    assert (report["tasks"].keys(), result["peer"]) == ({task}, "tiktoken")
+    seconds = result["median_cpu_seconds"]
+    assert result["time_ratio"] == pytest.approx(seconds["lmlib"] / seconds["tiktoken"], abs=1e-3)
+    assert min(result["peak_mib"].values()) > 20  # the text and the vocabulary alone take as much
+
+
+def test_results_that_differ_stop_the_benchmark(tasks, monkeypatch):
+    import contest
+
+    results = iter([1, 2])
+    measured = lambda *_: {"seconds": 1.0, "result": next(results), "peak_bytes": 1, "more": None}  # noqa: E731
+    monkeypatch.setattr(contest, "_in_own_process", measured)
+    task = contest.Task({"lmlib": print, "other": print})
+    with pytest.raises(SystemExit, match="the results differ"):
+        contest._run(BENCHMARKS / "bpe.py", "any", task, 1, contest.tqdm(disable=True))
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted((BENCHMARKS / "results").glob("*.json"))])
+def test_the_committed_results_are_whole(name, tasks):
+    report = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text())
+    assert report["tasks"].keys() == tasks(name).keys(), "run `make bench` again"
+    for task, result in report["tasks"].items():
+        seconds = result["median_cpu_seconds"]
+        assert result["time_ratio"] == pytest.approx(seconds["lmlib"] / seconds[result["peer"]], rel=2e-3), task
