@@ -5,14 +5,14 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing.connection import wait
 from threading import Thread
 from typing import TypeVar
 
 from lmlib.checks import is_whole
 
-__all__ = ["check_workers", "follow_parent", "map_ahead"]
+__all__ = ["check_workers", "follow_parent", "map_ahead", "start_processes"]
 
 MOST_WORKERS = 1024  # a pool starts all of them at once
 
@@ -46,6 +46,24 @@ def map_ahead(
             yield first, result.result()
     for item, result in started:
         yield item, result.result()
+
+
+def start_processes(pool: ProcessPoolExecutor) -> None:
+    """Start the processes of a new pool: all of them, or none.
+
+    Left to itself, a pool that cannot start them all, for want of memory or of open
+    files, keeps those it has started, and Python waits for them for ever.
+
+    Raises OSError if one cannot be started.
+    """
+    others = set(multiprocessing.active_children())
+    try:
+        pool.submit(os.getpid)
+    except OSError:
+        for process in set(multiprocessing.active_children()) - others:
+            process.kill()
+            process.join()
+        raise
 
 
 def follow_parent() -> None:

@@ -279,6 +279,11 @@ def test_what_cannot_be_written_to(write, out):
     with pytest.raises(ValueError, match=r"train\.bin\.json is text to be read"):
         prepared(path, out)
     assert path.read_text() == "a"
+    path = path.rename(out.parent / "a.txt")
+    sidecar_path(out).mkdir()
+    with pytest.raises(IsADirectoryError, match=r"train\.bin\.json is a folder"):
+        prepared(path, out)
+    assert not out.exists()
 
 
 def test_text_whose_ids_look_like_wider_ones(write, out):
@@ -399,11 +404,27 @@ def test_a_full_disk_of_the_kernel_and_its_workers(tmp_path, write):
     assert sorted(os.listdir(tmp_path)) == ["in", "tokenizer.json"]
 
 
+def test_workers_that_cannot_all_be_started(tmp_path, write):
+    """Those that were started would be waited for."""
+    write(a_txt=TEXT)
+    TOKENIZER.save(tmp_path / "tokenizer.json")
+
+    def few_files():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
+
+    with start(tmp_path, "in/a.txt", num_workers=60, preexec_fn=few_files) as process:
+        stdout, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stdout) == (2, b"")
+    assert stderr.startswith(b"error: 60 workers could not be started: Too many open files. Say a smaller number")
+    assert stderr.count(b"\n") == 1
+    assert sorted(os.listdir(tmp_path)) == ["in", "tokenizer.json"]
+
+
 @contextmanager
-def start(folder, *arguments, **options):
-    """Run ``lmlib data prepare`` in a process, with two workers."""
+def start(folder, *arguments, num_workers=2, **options):
+    """Run ``lmlib data prepare`` in a process, with two workers unless told."""
     command = [sys.executable, "-m", "lmlib", "data", "prepare", *arguments]
-    command += ["--tokenizer", "tokenizer.json", "--out", "out.bin", "--num-workers", "2"]
+    command += ["--tokenizer", "tokenizer.json", "--out", "out.bin", "--num-workers", str(num_workers)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, cwd=folder, env=environment, **pipes, **options) as process:

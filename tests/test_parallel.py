@@ -1,11 +1,14 @@
 """lmlib.parallel: results in order, no more of them ahead than asked for."""
 
+import errno
+import multiprocessing
+import os
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import pytest
 
-from lmlib.parallel import map_ahead
+from lmlib.parallel import map_ahead, start_processes
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 3, 100])
@@ -44,3 +47,31 @@ def test_an_error_comes_in_its_turn():
         assert [next(results)[0], next(results)[0]] == [0, 1]
         with pytest.raises(ZeroDivisionError):
             next(results)
+
+
+def test_a_pool_starts_all_its_processes():
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(3) as pool:
+        start_processes(pool)
+        assert len(set(multiprocessing.active_children()) - others) >= 1  # those that are spawned come on demand
+        assert pool.submit(os.getpid).result() != os.getpid()
+    assert set(multiprocessing.active_children()) <= others
+
+
+def test_a_pool_starts_none_if_one_cannot_start(monkeypatch):
+    others = set(multiprocessing.active_children())
+    kind = multiprocessing.get_context().Process
+    start, started = kind.start, []
+
+    def start_two(process):
+        if len(started) == 2:
+            raise OSError(errno.EAGAIN, "no more")
+        start(process)
+        started.append(process)
+
+    monkeypatch.setattr(kind, "start", start_two)
+    with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("fork")) as pool:
+        with pytest.raises(OSError, match="no more"):
+            start_processes(pool)
+        assert set(multiprocessing.active_children()) <= others
+    assert [process.exitcode for process in started] == [-9, -9]

@@ -33,7 +33,12 @@ from lmlib.data.token_file import (
     tokenizer_sha256,
 )
 from lmlib.files import atomic_write
-from lmlib.parallel import check_workers, follow_parent, map_ahead
+from lmlib.parallel import (
+    check_workers,
+    follow_parent,
+    map_ahead,
+    start_processes,
+)
 
 __all__ = ["END_OF_TEXT", "prepare_tokens"]
 
@@ -74,7 +79,7 @@ def prepare_tokens(
     token that is not allowed, if the tokenizer lacks one that is named, or if the
     vocabulary does not fit ``dtype``, or if text or what is no sidecar would be
     replaced; OSError if a file cannot be read or written;
-    and ChildProcessError if a process dies.
+    and ChildProcessError if a process dies or cannot be started.
     """
     check_workers(num_workers)
     out, paths = Path(out), _paths(files)
@@ -111,6 +116,11 @@ def _check_out(out: Path, paths: Sequence[Path]) -> None:
         raise ValueError(
             f"{out} is no file on disk, and a token file has a sidecar beside it: "
             "name another."
+        )
+    if sidecar_path(out).is_dir():
+        raise IsADirectoryError(
+            f"{sidecar_path(out)} is a folder, where the sidecar goes: name "
+            "another file to write."
         )
     for written in (out, sidecar_path(out)):
         if written.exists() and any(
@@ -256,6 +266,7 @@ def _encode_parts(
     with ProcessPoolExecutor(
         num_workers, initializer=_start_worker, initargs=(encoder,)
     ) as pool:
+        _start(pool, num_workers)
         try:
             yield from map_ahead(pool, _work, parts, 2 * num_workers)
         except BrokenProcessPool:
@@ -266,6 +277,17 @@ def _encode_parts(
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _start(pool: ProcessPoolExecutor, num_workers: int) -> None:
+    try:
+        start_processes(pool)
+    except OSError as error:
+        raise ChildProcessError(
+            f"{num_workers} workers could not be started: "
+            f"{os.strerror(error.errno)}. Say a smaller number: more than there "
+            "are CPUs gain nothing."
+        ) from None
 
 
 def _start_worker(encoder: _Encoder) -> None:
