@@ -220,6 +220,8 @@ WRONG = [
     (["inspect", "missing.bin"], "missing.bin: No such file"),
     (["inspect", "no\nsuch.bin"], "no such.bin: No such file"),
     (["inspect", "empty.bin"], "empty.bin is empty"),
+    (["inspect", "/dev/null"], "/dev/null is no file on disk"),
+    (["inspect", "good.bin", "--dtype", ">u2"], "token files are little-endian"),
     (["inspect", "odd.bin"], "odd.bin ends inside a token"),
     (["inspect", "wide.bin"], "wide.bin looks like ids of 32 bits"),
     (["inspect", "good.bin", "--vocab-size", 999], "the id 999, which is not in a vocabulary of 999"),

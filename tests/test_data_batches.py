@@ -127,6 +127,22 @@ def test_a_device_that_is_not_there(device, monkeypatch):
     assert batches.as_device("meta").type == "meta"
 
 
+@pytest.mark.parametrize("device", ["cuda:1", torch.device("cuda:1")], ids=str)
+def test_a_second_gpu_where_there_is_one(device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match="no device 'cuda:1' on this machine, which has cpu, cuda:0"):
+        batches.as_device(device)
+    assert batches.as_device("cuda") == torch.device("cuda")
+
+
+@pytest.mark.skipif(torch.backends.mps.is_available(), reason="it is there")
+@pytest.mark.parametrize("device", ["mps", "mps:0"])
+def test_no_apple_gpu(device):
+    with pytest.raises(ValueError, match=f"no device '{device}'"):
+        get_batch(np.arange(9), 1, 8, device=device)
+
+
 @pytest.mark.parametrize(
     ("tokens", "match"),
     [

@@ -268,7 +268,33 @@ def test_the_number_of_windows_must_be_one(windows):
         build().load_state_dict(build().state_dict() | {"windows": windows})
 
 
-@pytest.mark.parametrize("state", [None, [], "state"])
+@pytest.mark.parametrize("number", [1.0, "1", None, True, -1, torch.tensor([1, 2]), np.array([1, 2])], ids=repr)
+@pytest.mark.parametrize("name", ["batch_size", "world_size", "context_length", "seed"])
+def test_the_numbers_of_a_state_are_whole(name, number):
+    """Else a damaged state would count as that of another number of ranks, or end in an error of torch."""
+    found = build()
+    with pytest.raises(ValueError, match=f"{name} must be a whole number"):
+        found.load_state_dict(found.state_dict() | {name: number})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("fingerprint", None), ("fingerprint", 7), ("shuffle", 1), ("shuffle", "no")]
+)
+def test_the_other_values_of_a_state_have_their_types(name, value):
+    with pytest.raises(ValueError, match=f"{name} must be a (str|bool), not"):
+        build().load_state_dict(build().state_dict() | {name: value})
+
+
+def test_a_state_may_have_numbers_of_numpy():
+    first, again = build(), build()
+    take(first, 2)
+    state = {name: np.int64(value) if type(value) is int else value for name, value in first.state_dict().items()}
+    again.load_state_dict(state)
+    assert again.state_dict() == first.state_dict()
+    assert type(again.state_dict()["windows"]) is int
+
+
+@pytest.mark.parametrize("state", [None, [], "state", {3: 4}, {None: 1, "x": 2}])
 def test_a_state_is_a_mapping(state):
     with pytest.raises(ValueError, match="no state of a BatchLoader"):
         build().load_state_dict(state)
@@ -379,6 +405,13 @@ def test_a_fork_goes_on_by_itself(prefetch):
     assert equal(list(islice(batches, 3)), expected)
 
 
+def test_the_last_of_very_many_ranks():
+    size = 2**60
+    found = build(rank=size - 1, world_size=size)
+    assert equal(take(found, 1), take(build(rank=size - 1, world_size=size), 1))
+    assert found.state_dict()["windows"] == 2**62
+
+
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
@@ -388,6 +421,8 @@ def test_a_fork_goes_on_by_itself(prefetch):
         ({"batch_size": 0}, "batch_size must be a whole number from 1 on"),
         ({"context_length": 0}, "context_length must be a whole number from 1 on"),
         ({"context_length": len(TOKENS)}, "119 tokens, but a window takes 120"),
+        ({"batch_size": 10**10, "world_size": 10**10}, r"at most 2\*\*62"),
+        ({"batch_size": 10**400}, r"at most 2\*\*62"),
         ({"world_size": 0}, "world_size must be a whole number from 1 on"),
         ({"rank": 1}, "rank must be a whole number from 0 to 0, not 1"),
         ({"rank": -1, "world_size": 2}, "rank must be a whole number from 0 to 1, not -1"),

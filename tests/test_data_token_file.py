@@ -75,7 +75,13 @@ def test_a_sidecar_written_by_hand_may_be_short(write):
 def test_ids_are_little_endian(write):
     path = write([1, 258, 3])
     assert path.read_bytes() == b"\1\0\2\1\3\0"
-    assert open_tokens(path, dtype=">u2").ids.tolist() == [1, 258, 3]
+    assert open_tokens(path, dtype="<u2").ids.tolist() == [1, 258, 3]
+
+
+def test_big_endian_ids_are_not_read_in_silence(write):
+    path = write([1, 258, 3])
+    refused(path, "'>u2': token files are little-endian", dtype=">u2")
+    refused(write([1], said={"dtype": ">u2", "count": 1, "vocab_size": 2}), "token files are little-endian")
 
 
 def test_the_file_cannot_be_written_to(write):
@@ -124,6 +130,15 @@ def refused(path, match, error=ValueError, **said):
 
 def test_a_missing_file(tmp_path):
     refused(tmp_path / "train.bin", "No such file", FileNotFoundError)
+
+
+def test_what_is_no_file_on_disk(tmp_path):
+    """Opening a pipe would wait for ever, and a device has no size."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in [tmp_path / "pipe", "/dev/null"]:
+        refused(path, "is no file on disk")
+    with pytest.raises(IsADirectoryError):
+        open_tokens(tmp_path)
 
 
 def test_an_empty_file(write):
@@ -209,7 +224,7 @@ def test_a_truncated_file(write, missing):
         ({"count": 300_000}, "says 300,000 tokens: the file was cut off, or the sidecar is another's"),
         ({"dtype": "uint32"}, "ends inside a token: 600,002 bytes are no multiple of the 4 of uint32"),
         ({"dtype": "uint8", "count": 600_002}, "holds other tokens than"),
-        ({"vocab_size": 50_000}, "not in a vocabulary of 50,000"),
+        ({"vocab_size": 50_000, "end_of_text": None}, "not in a vocabulary of 50,000"),
         ({"fingerprint": "0" * 64}, "holds other tokens than .*train.bin.json was written for"),
         ({"dtype": "float32"}, "dtype is 'float32': ids are integers"),
         ({"dtype": "tokens"}, "dtype is 'tokens': ids are integers"),
@@ -223,6 +238,8 @@ def test_a_truncated_file(write, missing):
         ({"tokenizer_sha256": ["a"]}, "tokenizer_sha256 must be a text"),
         ({"end_of_text": "<|endoftext|>"}, "end_of_text must be an id"),
         ({"size": 3}, "'size' is none of dtype, count"),
+        ({"end_of_text": VOCAB_SIZE}, "end_of_text must be an id of the vocabulary"),
+        ({"end_of_text": -1}, "end_of_text must be an id of the vocabulary"),
     ],
 )
 def test_a_lying_sidecar(write, changes, match):
@@ -251,7 +268,7 @@ def test_a_broken_sidecar(write, text, match):
     path = write(IDS)
     sidecar_path(path).write_bytes(text.encode("latin-1"))
     refused(path, match)
-    refused(path, "train.bin.json")
+    refused(path, r"train.bin.json does not describe tokens: .*[^.]\. Prepare the tokens again")
 
 
 def test_a_caller_who_contradicts_the_sidecar(write):
@@ -265,11 +282,13 @@ def test_a_caller_who_contradicts_the_sidecar(write):
     [
         ({"dtype": "float32"}, "ids are integers"),
         ({"vocab_size": 0}, "vocab_size must be"),
+        ({"vocab_size": "50257"}, "vocab_size must be"),
         ({"check": "some"}, "choose 'sample', 'all' or 'none'"),
     ],
 )
 def test_a_caller_who_says_what_cannot_be(write, said, match):
     refused(write(IDS), match, **said)
+    refused(write(IDS, said=true_sidecar(IDS)), match, **said)
 
 
 def test_ids_that_are_checked_one_batch_at_a_time():
@@ -316,7 +335,8 @@ def test_a_tokenizer_is_known_by_what_it_does(tmp_path):
 def test_tokens_know_the_tokenizer_that_made_them(write):
     tokenizer = Tokenizer(BYTES, [])
     ids = tokenizer.encode(load_corpus("moby_dick")[:1000])
-    path = write(ids, said=true_sidecar(ids, vocab_size=256, tokenizer_sha256=tokenizer_sha256(tokenizer)))
+    said = true_sidecar(ids, vocab_size=256, end_of_text=None, tokenizer_sha256=tokenizer_sha256(tokenizer))
+    path = write(ids, said=said)
     tokens = open_tokens(path)
     tokens.check_tokenizer(tokenizer)
     other = Tokenizer(tokenizer.vocab, [], pattern=None)
@@ -348,7 +368,7 @@ def test_a_split_ends_a_document(write):
     assert len(tokens.split(0.1)[0]) == 90  # no document ends between there and the end
 
 
-@pytest.mark.parametrize("validation", [0, 1, -0.1, 10, float("nan")])
+@pytest.mark.parametrize("validation", [0, 1, -0.1, 10, float("nan"), "0.1", None])
 def test_a_split_needs_a_share(write, validation):
     with pytest.raises(ValueError, match="share between 0 and 1"):
         open_tokens(write(IDS)).split(validation)

@@ -62,8 +62,9 @@ def as_device(device: str | torch.device) -> torch.device:
         found = torch.device(device)
     except (RuntimeError, TypeError):  # no name of torch's
         return get_device(device)
-    is_missing = found.type == "cuda" and not torch.cuda.is_available()
-    return get_device(found) if is_missing else found
+    if found == torch.device("cuda") and torch.cuda.is_available():
+        return found
+    return get_device(found) if found.type in ("cuda", "mps") else found
 
 
 def ids_of(tokens: Tokens, context_length: int) -> np.ndarray:

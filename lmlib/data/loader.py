@@ -27,6 +27,8 @@ from lmlib.parallel import map_ahead
 
 __all__ = ["BatchLoader"]
 
+_STREAM = 2**62  # windows: a step beyond them, and int64 still counts
+
 
 class BatchLoader:
     """Batches of inputs and next tokens, in an order that can be resumed exactly.
@@ -72,6 +74,9 @@ class BatchLoader:
             prefetch = 2 if self.device.type == "cuda" else 0
         self.batch_size = check_size("batch_size", batch_size)
         self.world_size = check_size("world_size", world_size)
+        self._step = self.batch_size * self.world_size
+        if self._step > _STREAM:
+            raise ValueError("batch_size × world_size must be at most 2**62.")
         self.rank = _whole_number("rank", rank, below=world_size)
         self.seed = _whole_number("seed", seed)
         self.prefetch = _whole_number("prefetch", prefetch)
@@ -133,25 +138,21 @@ class BatchLoader:
         ranks; and if it is no state of a loader. The loader stays as it was then.
         """
         own = self.state_dict()
-        if not isinstance(state, Mapping):
-            raise ValueError(f"This is no state of a BatchLoader: {state!r:.40}.")
-        if state.keys() != own.keys():
-            differing = ", ".join(sorted(state.keys() ^ own.keys()))
-            raise ValueError(f"This is no state of a BatchLoader: see {differing}.")
+        state = _read_state(state, own)
         compared = ["fingerprint", "context_length", "seed", "shuffle"]
         if state["world_size"] == self.world_size:
             compared.append("batch_size")
         for name in compared:
             if state[name] != own[name]:
                 raise ValueError(_mismatch(name, state[name], own[name]))
-        self._windows = _whole_number("windows", state["windows"], below=2**62)
+        self._windows = state["windows"]
 
     # --- which windows ------------------------------------------------------------
 
     def _rest_of_epoch(self) -> range:
         """Where in the stream of windows the batches of this epoch begin."""
         end = (self.epoch + 1) * self.windows_per_epoch
-        return range(self._windows, end, self.batch_size * self.world_size)
+        return range(self._windows, end, self._step)
 
     def _read(self, place: int) -> Batch:
         """Read this rank's share of the batch that begins there."""
@@ -178,13 +179,34 @@ class BatchLoader:
                     "The loader was moved while it was iterated over, by "
                     "load_state_dict or by another loop: start a new one."
                 )
-            self._windows += self.batch_size * self.world_size
+            self._windows += self._step
             yield to_device(batch, self.device)
             if os.getpid() != process:  # where the thread that reads ahead is not
                 raise RuntimeError(
                     "The process was forked inside a loop over the loader: start "
                     "a new one there."
                 )
+
+
+def _read_state(state: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state as plain values, of the types that a loader's own has."""
+    if not isinstance(state, Mapping):
+        raise ValueError(f"This is no state of a BatchLoader: {state!r:.40}.")
+    if differing := sorted(map(str, state.keys() ^ own.keys())):
+        names = ", ".join(differing)
+        raise ValueError(f"This is no state of a BatchLoader: see {names}.")
+    read = {}
+    for name, value in state.items():
+        kind = type(own[name])
+        if kind is int:
+            end = _STREAM if name == "windows" else None
+            value = _whole_number(name, value, below=end)
+        elif not isinstance(value, kind):
+            raise ValueError(
+                f"{name} must be a {kind.__name__}, not {value!r:.40}."
+            )
+        read[name] = value
+    return read
 
 
 def _mismatch(name: str, saved: object, own: object) -> str:

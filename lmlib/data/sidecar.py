@@ -49,8 +49,10 @@ class Sidecar:
         for name in ("fingerprint", "tokenizer_sha256"):
             if not isinstance(getattr(self, name), str | None):
                 raise ValueError(f"{name} must be a text or null.")
-        if self.end_of_text is not None and type(self.end_of_text) is not int:
-            raise ValueError("end_of_text must be an id or null.")
+        end = self.end_of_text
+        is_id = type(end) is int and 0 <= end < self.vocab_size
+        if end is not None and not is_id:
+            raise ValueError("end_of_text must be an id of the vocabulary or null.")
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -66,7 +68,7 @@ class Sidecar:
             return None
         except (ValueError, RecursionError) as error:  # of JSON, UTF-8 and depth
             raise ValueError(
-                f"{path} does not describe tokens: {error} {_UNSUITED}"
+                f"{path} does not describe tokens: {_sentence(error)} {_UNSUITED}"
             ) from None
 
     def write(self, path: Path) -> None:
@@ -83,7 +85,7 @@ def sidecar_path(path: str | os.PathLike) -> Path:
 def id_dtype(dtype: DTypeLike) -> np.dtype:
     """Return an integer type as files hold it, little-endian on every machine.
 
-    Raises ValueError for another type.
+    Raises ValueError for another type, and for one that is said to be big-endian.
     """
     try:
         found = np.dtype(dtype)
@@ -91,7 +93,16 @@ def id_dtype(dtype: DTypeLike) -> np.dtype:
         found = None
     if found is None or found.kind not in "iu":  # a time span is an integer, too
         raise ValueError(f"dtype is {dtype!r}: ids are integers, such as 'uint16'.")
+    if found.byteorder == ">":
+        raise ValueError(
+            f"dtype is {dtype!r}: token files are little-endian. Swap the bytes of "
+            "such a file by np.fromfile(…).astype('<…').tofile(…)."
+        )
     return found.newbyteorder("<")
+
+
+def _sentence(error: Exception) -> str:
+    return f"{str(error).rstrip('.')}."
 
 
 def _known(values: Any) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from lmlib.bpe import Tokenizer
-from lmlib.checks import check_size
+from lmlib.checks import check_size, is_number
 from lmlib.data.sidecar import Sidecar, id_dtype, sidecar_path
 
 __all__ = [
@@ -76,7 +76,7 @@ class TokenFile:
         Raises ValueError unless ``validation`` is between 0 and 1 and leaves tokens
         on both sides.
         """
-        if not 0 < validation < 1:
+        if not is_number(validation) or not 0 < validation < 1:
             raise ValueError(
                 f"validation is a share between 0 and 1, not {validation!r}."
             )
@@ -144,12 +144,12 @@ def open_tokens(
     if check not in ("sample", "all", "none"):
         raise ValueError(f"check is {check!r}: choose 'sample', 'all' or 'none'.")
     path = Path(path)
+    if vocab_size is not None:
+        check_size("vocab_size", vocab_size)
     sidecar = Sidecar.read(path)
     if sidecar is not None:
         _compare(path, sidecar, dtype, vocab_size)
         dtype, vocab_size = sidecar.dtype, sidecar.vocab_size
-    elif vocab_size is not None:
-        check_size("vocab_size", vocab_size)
     mapping, ids = _map(path, id_dtype("uint16" if dtype is None else dtype))
     tokens = TokenFile(path, ids, vocab_size, mapping=mapping)
     if sidecar is not None:
@@ -227,6 +227,10 @@ def _compare(
 
 def _map(path: Path, dtype: np.dtype) -> tuple[mmap.mmap, np.ndarray]:
     """Map a file as ``np.memmap`` with mode ``"r"`` does, and keep the mapping."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError(  # opening a pipe would wait for somebody to write
+            f"{path} is no file on disk, and only such a one can be mapped."
+        )
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if not size:
