@@ -5,6 +5,7 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
+from lmlib.data import BatchLoader
 from lmlib.plotting import ROW_COLORS, draw_bytes, draw_order, draw_read_times, draw_resident
 
 pytestmark = pytest.mark.usefixtures("book_style")
@@ -101,7 +102,7 @@ def test_times_that_cannot_be_drawn_are_refused(times, match):
 
 
 def test_the_windows_of_a_step_stand_side_by_side():
-    (ax,) = draw_order([[3, 0, 1], [2, 1, 3], [0, 2, 2]], windows_per_epoch=4).axes
+    (ax,) = draw_order([[3, 0, 1], [2, 1, 3], [0, 2, 2]], batch_size=1, windows_per_epoch=4).axes
     points = [line for line in ax.lines if line.get_label().startswith("rank")]
     drawn = sorted((x, y) for line in points for x, y in zip(*line.get_data(), strict=True))
     assert drawn == list(enumerate([3, 2, 0, 0, 1, 2, 1, 3, 2]))
@@ -109,7 +110,29 @@ def test_the_windows_of_a_step_stand_side_by_side():
     assert [line.get_xdata()[0] for line in ax.lines if line not in points] == [3.5, 7.5]
 
 
+def test_a_batch_of_a_rank_stands_side_by_side():
+    """As a BatchLoader hands it out: rank 0 takes the first windows of a step, rank 1 those that follow."""
+    tokens = np.arange(13)
+    loaders = [BatchLoader(tokens, 2, 1, rank=rank, world_size=2) for rank in range(2)]
+    ranks = [[start for inputs, _ in loader for start in inputs[:, 0].tolist()] for loader in loaders]
+    whole = [start for inputs, _ in BatchLoader(tokens, 4, 1) for start in inputs[:, 0].tolist()]
+    (ax,) = draw_order(ranks, batch_size=2, windows_per_epoch=12).axes
+    drawn = sorted((x, y) for line in ax.lines for x, y in zip(*line.get_data(), strict=True))
+    assert drawn == list(enumerate(whole))
+    assert list(ax.get_xticks()) == [0, 4, 8, 12]
+
+
+def test_few_of_many_steps_have_a_grid_line():
+    (ax,) = draw_order([list(range(100))], batch_size=2, windows_per_epoch=100).axes
+    assert list(ax.get_xticks()) == list(range(0, 101, 10))
+
+
 @pytest.mark.parametrize("ranks", [[], [[]], [[1], [1, 2]]])
 def test_ranks_of_different_lengths_are_refused(ranks):
     with pytest.raises(ValueError, match="as many windows as the others"):
-        draw_order(ranks, windows_per_epoch=2)
+        draw_order(ranks, batch_size=1, windows_per_epoch=2)
+
+
+def test_a_batch_that_is_not_whole_is_refused():
+    with pytest.raises(ValueError, match="whole batches"):
+        draw_order([[1, 2, 3]], batch_size=2, windows_per_epoch=3)

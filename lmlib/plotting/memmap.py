@@ -133,24 +133,35 @@ def draw_read_times(times: Mapping[str, Mapping[str, float]]) -> Figure:
     return figure
 
 
-def draw_order(ranks: Sequence[Sequence[int]], windows_per_epoch: int) -> Figure:
+def draw_order(
+    ranks: Sequence[Sequence[int]], batch_size: int, windows_per_epoch: int
+) -> Figure:
     """Draw which window of the text each rank reads, step by step, over the epochs.
 
     ``ranks`` has for every rank its windows in the order in which they come, all of
-    the same number. Those of one step stand side by side, rank by rank, where
-    ``windows_per_epoch`` of them make an epoch.
+    the same number, ``batch_size`` to a step. Those of one step stand side by side
+    between two grid lines, rank by rank; ``windows_per_epoch`` of them make an
+    epoch.
 
-    Raises ValueError without a window, or where two ranks differ in their number.
+    Raises ValueError without a window, where two ranks differ in their number, or
+    where the last batch is not whole.
     """
     if not ranks or not ranks[0] or len({len(windows) for windows in ranks}) != 1:
         raise ValueError("give every rank as many windows as the others")
+    if len(ranks[0]) % batch_size:
+        raise ValueError("give every rank whole batches")
     figure, ax = plt.subplots(figsize=(FIGURE_WIDTH, 3.4))
-    for rank, (windows, color) in enumerate(zip(ranks, ROW_COLORS, strict=False)):
-        steps = range(rank, len(ranks) * len(windows), len(ranks))
-        ax.plot(
-            steps, windows, "o", color=color, markersize=5, label=f"rank {rank}"
-        )
     total = sum(map(len, ranks))
+    places = np.arange(total).reshape(-1, len(ranks), batch_size)
+    for rank, (windows, color) in enumerate(zip(ranks, ROW_COLORS, strict=False)):
+        ax.plot(
+            places[:, rank].ravel(),
+            windows,
+            "o",
+            color=color,
+            markersize=5,
+            label=f"rank {rank}",
+        )
     for epoch in range(-(-total // windows_per_epoch)):
         place = epoch * windows_per_epoch
         if epoch:
@@ -168,6 +179,8 @@ def draw_order(ranks: Sequence[Sequence[int]], windows_per_epoch: int) -> Figure
         xlabel="place in the stream of windows",
         ylabel="window of the text",
     )
+    step = len(ranks) * batch_size
+    ax.set_xticks(range(0, total + 1, step * -(-total // (10 * step))))
     ax.grid()
     _colored_legend(figure, ncols=len(ranks))
     return figure
