@@ -10,6 +10,8 @@ import pytest
 
 from lmlib.parallel import map_ahead, start_processes
 
+FORK = multiprocessing.get_context("fork")  # whose processes do not come on demand
+
 
 @pytest.mark.parametrize("ahead", [0, 1, 3, 100])
 @pytest.mark.parametrize("workers", [1, 4])
@@ -51,17 +53,16 @@ def test_an_error_comes_in_its_turn():
 
 def test_a_pool_starts_all_its_processes():
     others = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(3) as pool:
+    with ProcessPoolExecutor(3, mp_context=FORK) as pool:
         start_processes(pool)
-        assert len(set(multiprocessing.active_children()) - others) >= 1  # those that are spawned come on demand
+        assert len(set(multiprocessing.active_children()) - others) == 3
         assert pool.submit(os.getpid).result() != os.getpid()
     assert set(multiprocessing.active_children()) <= others
 
 
 def test_a_pool_starts_none_if_one_cannot_start(monkeypatch):
     others = set(multiprocessing.active_children())
-    kind = multiprocessing.get_context().Process
-    start, started = kind.start, []
+    start, started = FORK.Process.start, []
 
     def start_two(process):
         if len(started) == 2:
@@ -69,8 +70,8 @@ def test_a_pool_starts_none_if_one_cannot_start(monkeypatch):
         start(process)
         started.append(process)
 
-    monkeypatch.setattr(kind, "start", start_two)
-    with ProcessPoolExecutor(3, mp_context=multiprocessing.get_context("fork")) as pool:
+    monkeypatch.setattr(FORK.Process, "start", start_two)
+    with ProcessPoolExecutor(3, mp_context=FORK) as pool:
         with pytest.raises(OSError, match="no more"):
             start_processes(pool)
         assert set(multiprocessing.active_children()) <= others

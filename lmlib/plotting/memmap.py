@@ -180,7 +180,8 @@ def draw_order(
         ylabel="window of the text",
     )
     step = len(ranks) * batch_size
-    ax.set_xticks(range(0, total + 1, step * -(-total // (10 * step))))
+    shown = range(0, total + 1, step * -(-total // (10 * step)))
+    ax.set_xticks([place - 0.5 for place in shown], shown)
     ax.grid()
     _colored_legend(figure, ncols=len(ranks))
     return figure
