@@ -46,6 +46,9 @@ class TokenFile:
 
     ``ids`` is a read-only array over the mapped file: slice it as any other.
     ``vocab_size``, ``end_of_text`` and ``tokenizer_sha256`` are None if not known.
+
+    The system ends a process (SIGBUS) that reads where the file was cut off since.
+    ``prepare_tokens`` never does that: it puts another file in the old one's place.
     """
 
     path: Path
@@ -138,8 +141,9 @@ def open_tokens(
     where every second one is below 16 and others are not: so look ids of 32 bits.
     So is a ``.npy`` file, whose header would be read as ids.
 
-    Raises ValueError, which says what to do, if anything of this does not hold or
-    the file is empty; FileNotFoundError if there is none.
+    Raises ValueError, which says what to do, if anything of this does not hold, the
+    file is empty or no file on disk, or ``dtype`` is said to be big-endian;
+    FileNotFoundError if there is none.
     """
     if check not in ("sample", "all", "none"):
         raise ValueError(f"check is {check!r}: choose 'sample', 'all' or 'none'.")

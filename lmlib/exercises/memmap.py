@@ -47,12 +47,25 @@ def _epoch_end() -> Exercise:
         np.arange(windows + 1), batch_size, 1, world_size=world_size, prefetch=0
     )
     batches = len(loader)
+    borrowed = batches * step - windows
     return value_exercise(
-        expected=(batches, batches * step - windows),
+        expected=(batches, borrowed),
         mistakes=[
             (
                 (windows // step, 0),
                 "no window is dropped: the last batch begins in this epoch too.",
+            ),
+            (
+                (windows // step, windows % step),
+                "these windows are left over; another batch begins with them.",
+            ),
+            (
+                (batches, borrowed // world_size),
+                "that is one rank's share; count what all ranks take.",
+            ),
+            (
+                (batches * world_size, borrowed),
+                "that counts the batches of all ranks; how many does each get?",
             ),
             (
                 (batches, 0),
@@ -67,7 +80,8 @@ def _epoch_end() -> Exercise:
                 "that is for one rank; each step serves four of them.",
             ),
         ],
-        hint="how many windows does one step take from the stream, over all ranks?",
+        hint="answer with (batches, windows). How many windows does one step take "
+        "from the stream, over all ranks?",
     )
 
 
@@ -96,8 +110,8 @@ def _broken_shuffle() -> Exercise:
             (with_divisor(2, start=2), "this one shows half of the windows."),
             (with_divisor(9, start=2), "this one shows a ninth of the windows."),
         ],
-        hint="give a whole number from 1 to 359. When do a·i and a·j leave "
-        "the same remainder?",
+        hint="give a whole number from 1 to 359, and count the different windows "
+        "that it shows. When do a·i and a·j leave the same remainder?",
         read=windows_seen,
     )
 
@@ -135,6 +149,9 @@ def _pages() -> Exercise:
     def two_bytes_always(starts, context_length, itemsize=2, page=4096):
         return pages(starts, context_length, 2, page)
 
+    def one_size_of_page(starts, context_length, itemsize=2, page=4096):
+        return pages(starts, context_length, itemsize, 4096)
+
     def from_the_size(starts, context_length, itemsize=2, page=4096):
         return len(starts) * ceil((context_length + 1) * itemsize / page)
 
@@ -163,6 +180,7 @@ def _pages() -> Exercise:
             (only_the_ends, "a long window also has pages between its two ends."),
             (tokens_for_bytes, "a page is counted in bytes, and starts in tokens."),
             (two_bytes_always, "ids may have four bytes: see `itemsize`."),
+            (one_size_of_page, "pages may have another size: see `page`."),
             (
                 from_the_size,
                 "a window may begin anywhere in a page, and end in a later one.",
