@@ -257,6 +257,14 @@ def test_a_number_of_workers_that_cannot_be(write, out, num_workers, monkeypatch
         prepared(write(a_txt="a"), out, num_workers=num_workers)
 
 
+def test_tokens_that_are_open_outlive_new_ones(write, out):
+    """A file that was cut off in place would end the process that reads it."""
+    ids = prepared(write(a_txt="abc" * 10_000), out)
+    old = open_tokens(out)
+    assert len(prepared(write(a_txt="c"), out)) < len(old)
+    assert old.ids.tolist() == ids
+
+
 def test_what_cannot_be_written_to(write, out):
     (path,) = write(a_txt="a")
     with pytest.raises(FileNotFoundError, match="nowhere is not a folder"):
