@@ -101,6 +101,12 @@ def test_gradients_that_have_gradients_are_clipped_outside_of_the_graph():
     assert norm_in_fp64([param]) == pytest.approx(1, rel=1e-5)
 
 
+def test_a_parameter_given_twice_counts_once():
+    once, twice = parameters([(4, 4), (7,)], scale=10.0), parameters([(4, 4), (7,)], scale=10.0)
+    assert clip_grad_norm_([*twice, twice[0]], 1.0) == clip_grad_norm_(once, 1.0)
+    assert all(map(torch.equal, gradients(twice), gradients(once)))
+
+
 # --- 16 bits --------------------------------------------------------------------------------------------
 
 
@@ -159,3 +165,12 @@ def test_error_if_nonfinite(spoiled):
     with pytest.raises(RuntimeError, match=rf"norm of the gradients is {abs(spoiled)}, .* skip this step"):
         clip_grad_norm_(params, 1.0, error_if_nonfinite=True)
     torch.testing.assert_close(gradients(params), before, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_sparse_gradient():
+    dense, embedding = parameters([(3,)])[0], nn.Embedding(5, 2, sparse=True)
+    embedding(torch.tensor([1])).sum().backward()
+    before = dense.grad.clone()
+    with pytest.raises(RuntimeError, match=r"A gradient is sparse, .* make it dense"):
+        clip_grad_norm_([dense, embedding.weight], 1e-3)
+    assert torch.equal(dense.grad, before)

@@ -79,3 +79,11 @@ def test_bad_weight_decay(weight_decay):
 def test_a_model_without_parameters():
     with pytest.raises(ValueError, match="has no parameters: there is nothing to optimize"):
         parameter_groups(nn.Tanh(), 0.1)
+
+
+def test_lazy_parameters_have_no_shape_to_go_by():
+    lazy = nn.LazyLinear(3)
+    with pytest.raises(ValueError, match="lazy parameters: give it one batch first"):
+        parameter_groups(lazy, 0.1)
+    lazy(torch.ones(2, 4))
+    assert names_of_groups(lazy) == [{"weight"}, {"bias"}]

@@ -8,6 +8,7 @@ import io
 import math
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -459,6 +460,104 @@ def test_a_state_of_something_else(name, foreign, message):
     with pytest.raises(ValueError, match=f"{name} does not work {message}: use the optimizer that this belongs to"):
         mine.load_state_dict(optimizer.state_dict())
     assert mine.state_dict() == before
+
+
+def after_a_step(name, shape=(3,), **options):
+    param = nn.Parameter(torch.ones(shape))
+    optimizer = theirs(name, [param], **options)
+    param.grad = torch.ones(shape)
+    optimizer.step()
+    return optimizer.state_dict()
+
+
+def changed(name, **changes):
+    state_dict = after_a_step(name, **({"momentum": 0.9} if name == "SGD" else {}))
+    state = state_dict["state"][0] | changes
+    state_dict["state"][0] = {key: value for key, value in state.items() if value is not ...}
+    return state_dict
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("AdamW", {"exp_avg_sq": ...}, "does not work without exp_avg_sq in its state"),
+        ("Adam", {"exp_avg": None, "step": ...}, "does not work without step, exp_avg in its state"),
+        ("RMSProp", {"step": ...}, "does not work without step in its state"),
+        ("AdamW", {"exp_avg": torch.ones(1)}, r"with exp_avg of another shape, \(1,\) for \(3,\), in its state"),
+        ("SGD", {"momentum_buffer": torch.ones(2, 3)}, r"another shape, \(2, 3\) for \(3,\), in its state"),
+        ("Adam", {"step": torch.tensor(-1.0)}, r"step must be a finite number from 0 on, not -1\.0"),
+        ("AdaGrad", {"step": torch.tensor(math.nan)}, "step must be a finite number from 0 on, not nan"),
+    ],
+)
+def test_a_state_that_could_not_be_continued(name, changes, message):
+    param = nn.Parameter(torch.ones(3))
+    optimizer = plain(name, [param], lr=0.25)
+    with pytest.raises(ValueError, match=message):
+        optimizer.load_state_dict(changed(name, **changes))
+    assert not optimizer.state
+    assert optimizer.param_groups[0]["lr"] == 0.25
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "AdaGrad", "RMSProp"])
+def test_a_state_whose_steps_are_an_int_as_they_once_were(name):
+    expected = ours(name, [nn.Parameter(torch.ones(3))])
+    expected.load_state_dict(changed(name, step=torch.tensor(7.0)))
+    optimizer = ours(name, [nn.Parameter(torch.ones(3))])
+    optimizer.load_state_dict(changed(name, step=7))
+    assert_same_state(optimizer.state_dict()["state"], expected.state_dict()["state"])
+
+
+def test_a_momentum_buffer_of_none_as_it_once_was():
+    param = nn.Parameter(torch.ones(3))
+    optimizer = ours("SGD", [param])
+    optimizer.load_state_dict(changed("SGD", momentum_buffer=None))
+    param.grad = torch.ones(3)
+    optimizer.step()
+    assert optimizer.state[param]["momentum_buffer"].eq(1).all()
+
+
+@pytest.mark.parametrize("saved", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("now", [torch.float32, torch.bfloat16, torch.float64])
+def test_a_state_takes_the_dtype_of_its_parameter_and_steps_stay_fp32(saved, now):
+    state = {}
+    for make in (ours, theirs):
+        source = nn.Parameter(torch.ones(3, dtype=saved))
+        optimizer = make("AdamW", [source])
+        source.grad = torch.full_like(source, 0.1)
+        optimizer.step()
+        param = nn.Parameter(torch.ones(3, dtype=now))
+        other = make("AdamW", [param])
+        other.load_state_dict(optimizer.state_dict())
+        param.grad = torch.full_like(param, 0.1)
+        other.step()
+        state[make] = other.state_dict()["state"]
+    assert_same_state(state[ours], state[theirs])
+    assert [value.dtype for value in state[ours][0].values()] == [torch.float32, now, now]
+
+
+@pytest.mark.parametrize(
+    ("state_dict", "what"),
+    [({}, "nothing"), ({"model": {}, "optimizer": {}}, "'model', 'optimizer'"), ({"state": {}}, "'state'")],
+)
+def test_what_is_no_state_dict_of_an_optimizer(state_dict, what):
+    with pytest.raises(ValueError, match=f"has 'state' and 'param_groups'; this one has {what}\\.$"):
+        plain("AdamW", [torch.zeros(1)]).load_state_dict(state_dict)
+
+
+def test_a_state_of_other_groups():
+    for others in ([torch.zeros(1), torch.zeros(1)], [{"params": [torch.zeros(1)]}, {"params": [torch.zeros(1)]}]):
+        with pytest.raises(ValueError, match=r"loaded state dict .* parameter group"):
+            plain("SGD", [torch.zeros(1)]).load_state_dict(plain("SGD", others).state_dict())
+
+
+def test_numbers_of_numpy_do_not_reach_a_checkpoint():
+    options = {"lr": np.float64(0.1), "betas": [np.float32(0.5), 0], "weight_decay": np.int64(1)}
+    optimizer = plain(
+        "AdamW", [{"params": [torch.zeros(1)]}, {"params": [torch.zeros(1)], "lr": np.float32(1)}], **options
+    )
+    first, second = saved_and_loaded(optimizer.state_dict())["param_groups"]
+    assert (first["lr"], first["betas"], first["weight_decay"]) == (0.1, (0.5, 0), 1)
+    assert second["lr"] == 1
 
 
 def test_a_state_with_an_option_out_of_range():

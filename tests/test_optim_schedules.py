@@ -5,6 +5,7 @@ import math
 import pickle
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given
@@ -182,6 +183,15 @@ def test_a_resumed_run_needs_only_the_step():
 def test_a_run_of_one_step():
     assert [cosine_schedule(step, 1) for step in (0, 1)] == [1, 0]
     assert [wsd_schedule(step, 1, decay_steps=1, final_factor=0.5) for step in (0, 1)] == [1, 0.5]
+
+
+@pytest.mark.parametrize("step", range(12))
+def test_a_factor_is_a_float_whatever_the_counts_are(step):
+    counts = {"total_steps": np.int64(10), "warmup_steps": np.int32(4), "final_factor": np.float64(0.5)}
+    for schedule in (cosine_schedule, partial(wsd_schedule, decay_steps=np.int64(3))):
+        factor = schedule(np.int64(step), **counts)
+        assert type(factor) is float  # it gets into the state dict of an optimizer
+        assert factor == schedule(step, **{name: count.item() for name, count in counts.items()})
 
 
 # --- bad input ------------------------------------------------------------------------------------------

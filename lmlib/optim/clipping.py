@@ -34,13 +34,20 @@ def clip_grad_norm_(
     Raises ValueError for a ``max_norm`` that is not above 0, and with
     ``error_if_nonfinite`` RuntimeError for a norm that is infinite or not a number,
     before any gradient has changed; without it, such a norm spoils all of them.
+    RuntimeError for a sparse gradient, too.
     """
     unlimited = isinstance(max_norm, float) and max_norm == math.inf
     is_positive = unlimited or (is_number(max_norm) and max_norm > 0)
     check(is_positive, "max_norm", "a number above 0, such as 1.0", max_norm)
     if isinstance(parameters, Tensor):
         parameters = [parameters]
-    gradients = [p.grad for p in parameters if p.grad is not None]
+    once = dict.fromkeys(parameters)  # given twice, they would shrink twice
+    gradients = [p.grad for p in once if p.grad is not None]
+    if any(gradient.layout != torch.strided for gradient in gradients):
+        raise RuntimeError(
+            "A gradient is sparse, and its norm is not known: make it dense (an "
+            "embedding without sparse=True)."
+        )
     norm = _global_norm(gradients)
     if error_if_nonfinite and not norm.isfinite():
         raise RuntimeError(

@@ -3,6 +3,7 @@
 from typing import Any
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from lmlib.checks import check, is_nonnegative
 
@@ -19,8 +20,8 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     Every parameter is in one of them, once, however many names it has. So are the
     frozen: an optimizer passes over what has no gradient. A group may be empty.
 
-    Raises ValueError for a model without parameters, and for a ``weight_decay``
-    that is not a finite number from 0 on.
+    Raises ValueError for a model without parameters, or with lazy ones that have no
+    shape yet, and for a ``weight_decay`` that is not a finite number from 0 on.
     """
     wanted = "a finite number from 0 on"
     check(is_nonnegative(weight_decay), "weight_decay", wanted, weight_decay)
@@ -28,6 +29,11 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     if not parameters:
         raise ValueError(
             "The model has no parameters: there is nothing to optimize."
+        )
+    if any(map(is_lazy, parameters)):
+        raise ValueError(
+            "The model has lazy parameters: give it one batch first, so that they "
+            "get the shape that decides whether they decay."
         )
     return [
         {

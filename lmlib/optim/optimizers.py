@@ -34,8 +34,8 @@ class SingleTensorOptimizer(torch.optim.Optimizer):
     """Updates each parameter that has a gradient, by a rule that a subclass adds.
 
     Raises ValueError for an option out of range, in any group, and for a state that
-    it could not continue; RuntimeError for a sparse or complex gradient, before any
-    parameter has changed.
+    it could not continue, of which nothing is loaded; RuntimeError for a sparse or
+    complex gradient, before any parameter has changed.
     """
 
     keeps: ClassVar[tuple[str, ...]] = ()
@@ -90,15 +90,53 @@ class SingleTensorOptimizer(torch.optim.Optimizer):
         """Add parameters; options that the group does not name are the defaults."""
         self._check_options(self.defaults | param_group)
         super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        for name in _OPTIONS.keys() & group.keys():
+            group[name] = _plain(group[name])
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from a state of this optimizer, or of PyTorch's of that name."""
+        if not {"state", "param_groups"} <= set(state_dict):
+            keys = ", ".join(map(repr, [*state_dict][:3]))
+            raise ValueError(
+                "The state dict of an optimizer has 'state' and 'param_groups'; "
+                f"this one has {keys or 'nothing'}."
+            )
         for group in state_dict["param_groups"]:
             self._check_options(group)
-        for state in state_dict["state"].values():
-            if foreign := [name for name in state if name not in self.keeps]:
-                self._refuse(f"with {', '.join(foreign)} in its state")
-        super().load_state_dict(state_dict)
+        saved, mine = (
+            [param for group in groups for param in group["params"]]
+            for groups in (state_dict["param_groups"], self.param_groups)
+        )
+        params = dict(
+            zip(saved, mine, strict=False)
+        )  # PyTorch compares the lengths
+        state = {
+            index: self._checked_state(state, params.get(index))
+            for index, state in state_dict["state"].items()
+        }
+        super().load_state_dict(state_dict | {"state": state})
+
+    def _checked_state(self, state: Options, param: Tensor | None) -> Options:
+        """A parameter's state, in today's form if an older PyTorch wrote it."""
+        if foreign := [name for name in state if name not in self.keeps]:
+            self._refuse(f"with {', '.join(foreign)} in its state")
+        state = {name: value for name, value in state.items() if value is not None}
+        if state and (
+            missing := [name for name in self.keeps if name not in state]
+        ):
+            self._refuse(f"without {', '.join(missing)} in its state")
+        if "step" in state:
+            step = float(state["step"])
+            check(is_nonnegative(step), "step", "a finite number from 0 on", step)
+            state["step"] = torch.tensor(step, dtype=torch.float32, device="cpu")
+        for name in state.keys() - {"step"}:
+            if param is not None and state[name].shape != param.shape:
+                shapes = f"{tuple(state[name].shape)} for {tuple(param.shape)}"
+                self._refuse(
+                    f"with {name} of another shape, {shapes}, in its state"
+                )
+        return state
 
     def _check_options(self, group: Options) -> None:
         for name, (is_right, wanted) in _OPTIONS.items():
@@ -311,6 +349,13 @@ class AdamW(SingleTensorOptimizer):
 def _is_pair_of_shares(value: object) -> bool:
     is_pair = isinstance(value, tuple | list) and len(value) == 2
     return is_pair and all(map(is_share, value))
+
+
+def _plain(value: Any) -> Any:
+    """An option without NumPy's numbers, which a checkpoint could not hold."""
+    if isinstance(value, tuple | list):
+        return tuple(map(_plain, value))
+    return value if isinstance(value, bool) else float(value)
 
 
 _OPTIONS: dict[str, tuple[Callable[[object], bool], str]] = {

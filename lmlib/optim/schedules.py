@@ -41,7 +41,8 @@ def cosine_schedule(
     if step < warmup_steps:
         return _warmup(step, warmup_steps)
     done = min(1.0, (step - warmup_steps) / (total_steps - warmup_steps))
-    return final_factor + (1 - final_factor) * (1 + math.cos(math.pi * done)) / 2
+    left = (1 + math.cos(math.pi * done)) / 2
+    return float(final_factor + (1 - final_factor) * left)
 
 
 def wsd_schedule(
@@ -73,12 +74,12 @@ def wsd_schedule(
     begin = total_steps - decay_steps
     done = min(1.0, max(0.0, (step - begin) / decay_steps))
     left = 1 - (done if decay == "linear" else math.sqrt(done))
-    return final_factor + (1 - final_factor) * left
+    return float(final_factor + (1 - final_factor) * left)
 
 
 def _warmup(step: int, warmup_steps: int) -> float:
     """A line that is 0 one step before the first, and 1 one after the last."""
-    return (step + 1) / (warmup_steps + 1)
+    return float((step + 1) / (warmup_steps + 1))
 
 
 def _check(
