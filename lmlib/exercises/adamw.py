@@ -40,8 +40,8 @@ def _coasting() -> Exercise:
             (1, "both averages have faded since the first step, m more than v."),
             (
                 beta1 / math.sqrt(beta2),
-                "each average is divided by what its weights add up to after two "
-                "steps, not after one.",
+                "the correction is missing, or that of the first step: by now the "
+                "weights of each average add up to 1 − β².",
             ),
             (m / v, "a root is missing: v averages squares."),
             (m, "that is m̂; it is divided by √v̂."),

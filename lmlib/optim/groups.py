@@ -25,6 +25,17 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     """
     wanted = "a finite number from 0 on"
     check(is_nonnegative(weight_decay), "weight_decay", wanted, weight_decay)
+    parameters = _checked_parameters(model)
+    return [
+        {
+            "params": [p for p in parameters if p.ndim >= 2],
+            "weight_decay": weight_decay,
+        },
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
+
+
+def _checked_parameters(model: nn.Module) -> list[nn.Parameter]:
     parameters = list(model.parameters())  # tied ones once
     if not parameters:
         raise ValueError(
@@ -35,10 +46,4 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
             "The model has lazy parameters: give it one batch first, so that they "
             "get the shape that decides whether they decay."
         )
-    return [
-        {
-            "params": [p for p in parameters if p.ndim >= 2],
-            "weight_decay": weight_decay,
-        },
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
+    return parameters
