@@ -45,9 +45,11 @@ def _coasting() -> Exercise:
             ),
             (m / v, "a root is missing: v averages squares."),
             (m, "that is m̂; it is divided by √v̂."),
+            (places[1] - places[0], "that is a direction; give the length."),
             (places[1], "that is where the weight is; how far did it go last?"),
         ],
         hint="after two steps m is 0.9 · 0.1 and v is 0.99 · 0.01; correct both.",
+        rel_tol=0.005,  # two digits are enough
     )
 
 
