@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
@@ -22,6 +21,8 @@ from lmlib.memory import (
     cruncher_saved_tensors,
     gpu_bytes,
     loss_workspace,
+    memory_timeline,
+    saved_bytes_by_module,
     saved_tensor_bytes,
     saved_tensors,
     step_memory,
@@ -196,40 +197,23 @@ def test_the_lectures_example_saves_28_numbers():
 # --- components ---------------------------------------------------------------------------------------------------
 
 COMPONENTS = {"attention_norm": "norms", "mlp_norm": "norms", "final_norm": "norms", "dropout": "embeddings"}
-COMPONENTS |= {"token_embedding": "embeddings", "position_embedding": "embeddings"}
+COMPONENTS |= {"token_embedding": "embeddings", "position_embedding": "embeddings", "": "head"}
 
 
 def component_of(module):
-    """The component of a module by its name, such as blocks.0.attention.query."""
+    """The component of a module by its name, such as blocks.0.attention.query; the loss is outside of the model."""
+    if module is None:
+        return "loss"
     name = module.removeprefix("blocks.").lstrip("0123456789.").split(".")[0]
     return COMPONENTS.get(name, name)
 
 
-def leave(running):
-    running.pop()
-
-
-def measured_components(model, ids, targets):
+def measured_components(model, batch, precision):
     """Bytes by the module that runs when they are first saved."""
-    running, nbytes, seen = ["head"], Counter(), {id(p.untyped_storage()) for p in model.parameters()}
-    held = []
-    for name, module in model.named_modules():
-        if name and not isinstance(module, nn.ModuleList):
-            module.register_forward_pre_hook(lambda *_, name=name: running.append(component_of(name)))
-            module.register_forward_hook(lambda *_: leave(running))
-
-    def pack(tensor):
-        storage = tensor.untyped_storage()
-        if id(storage) not in seen:
-            nbytes[running[-1]] += storage.nbytes()
-        seen.add(id(storage))
-        held.append(storage)
-        return tensor
-
-    with saved_tensors_hooks(pack, lambda tensor: tensor), sdpa_kernel(SDPBackend.MATH):
-        logits = model(ids).flatten(0, 1)
-        running.append("loss")
-        F.cross_entropy(logits, targets.flatten())
+    nbytes = Counter()
+    run = forward_pass(model, batch, "math", precision)
+    for module, saved in saved_bytes_by_module(run, model=model).items():
+        nbytes[component_of(module)] += saved
     return nbytes
 
 
@@ -238,7 +222,7 @@ def measured_components(model, ids, targets):
 def test_components(name, dropout, precision):
     shape = config(name, dropout=dropout)
     model = build(shape, precision)
-    measured = measured_components(model, torch.randint(101, (3, 17)), torch.randint(101, (3, 17)))
+    measured = measured_components(model, (3, 17), precision)
     formula = bytes_by_component(saved_tensors(shape, 3, 17, attention="math", precision=precision))
     assert measured == {name: nbytes for name, nbytes in vars(formula).items() if nbytes}
 
@@ -303,6 +287,7 @@ def test_the_loss_is_the_peak(name, precision):
     inputs = 2 * 3 * 37 * 8  # ids and targets, which are there before
     expected = saved - inputs + loss_workspace(shape, 3, 37, precision=precision)
     assert peak_bytes(step) == pytest.approx(expected, rel=0.01)
+    assert max(memory_timeline(step)) == pytest.approx(expected, rel=0.01)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

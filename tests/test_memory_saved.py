@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from lmlib.memory import GpuBytes, gpu_bytes, saved_tensor_bytes
+from lmlib.memory import GpuBytes, gpu_bytes, memory_timeline, saved_bytes_by_module, saved_tensor_bytes
 
 WANT_GRADIENT = {"requires_grad": True}
 
@@ -88,6 +88,83 @@ def test_the_result_is_left_as_it_was():
     saved_tensor_bytes(lambda: kept.append(x.square()))
     kept[0].backward()
     assert x.grad == 6
+
+
+# --- by module ------------------------------------------------------------------------------------------
+
+
+class Squares(nn.Module):
+    """A module that saves something itself, beside what its parts save."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(5, 3), nn.Tanh())
+
+    def forward(self, x):
+        return self.layers(x).square()
+
+
+def test_each_module_has_what_it_saves_first():
+    model, x = Squares(), torch.randn(7, 5)
+    found = saved_bytes_by_module(lambda: model(x).exp(), model=model)
+    # the result of tanh is saved once more by the square, and counts where it was saved first
+    assert found == {"layers.0": 7 * 5 * 4, "layers.1": 7 * 3 * 4, None: 7 * 3 * 4}
+    total = saved_tensor_bytes(lambda: model(x).exp(), parameters=model.parameters()).total
+    assert sum(found.values()) == total
+
+
+def test_the_model_itself_has_no_name():
+    model, x = Squares(), torch.randn(7, 5)
+    model.layers = nn.Linear(5, 3)
+    assert saved_bytes_by_module(model, x, model=model) == {"layers": 7 * 5 * 4, "": 7 * 3 * 4}
+
+
+def test_a_model_is_left_without_hooks_even_by_a_failure():
+    model = Squares()
+    for x in (torch.randn(7, 5), torch.randn(7, 4)):
+        try:
+            saved_bytes_by_module(model, x, model=model)
+        except RuntimeError:
+            assert x.shape[1] == 4
+        for module in model.modules():
+            assert not module._forward_hooks
+            assert not module._forward_pre_hooks
+
+
+# --- over time ------------------------------------------------------------------------------------------
+
+
+def test_every_storage_comes_and_goes():
+    def run():
+        a = torch.ones(1000)
+        b = a + 1
+        del a
+        return b.view(10, 100).T
+
+    assert memory_timeline(run) == [0, 4000, 8000, 4000, 0]
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_what_exists_before_does_not_count(device):
+    old = torch.ones(1000, device=device)
+    kept = []
+
+    def run():
+        old.add_(1)
+        old.view(10, 100).T[2:].mul_(2)
+        kept.append(old.clone())
+
+    assert memory_timeline(run) == [0, 4000]
+    kept.clear()
+    assert memory_timeline(run) == [0, 4000]
+
+
+def test_a_step_leaves_gradients_behind():
+    layer, x = nn.Linear(50, 30, bias=False), torch.randn(7, 50)
+    timeline = memory_timeline(lambda: layer(x).square().sum().backward())
+    assert timeline[-1] == 50 * 30 * 4
+    assert max(timeline) > timeline[-1]
+    assert memory_timeline(layer.zero_grad) == [0]  # it was not made by this function
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

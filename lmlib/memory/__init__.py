@@ -13,7 +13,14 @@ from lmlib.memory.activations import (
     step_memory,
 )
 from lmlib.memory.recipes import RECIPES, Ledger, Recipe, ledger, measured_ledger
-from lmlib.memory.saved import GpuBytes, SavedBytes, gpu_bytes, saved_tensor_bytes
+from lmlib.memory.saved import (
+    GpuBytes,
+    SavedBytes,
+    gpu_bytes,
+    memory_timeline,
+    saved_bytes_by_module,
+    saved_tensor_bytes,
+)
 from lmlib.memory.sharding import largest_sharded_model, sharded_ledger
 
 __all__ = [
@@ -34,6 +41,8 @@ __all__ = [
     "ledger",
     "loss_workspace",
     "measured_ledger",
+    "memory_timeline",
+    "saved_bytes_by_module",
     "saved_tensor_bytes",
     "saved_tensors",
     "sharded_ledger",
