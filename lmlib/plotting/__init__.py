@@ -21,6 +21,13 @@ from lmlib.plotting.memmap import (
     draw_read_times,
     draw_resident,
 )
+from lmlib.plotting.memory import (
+    DominanceMap,
+    draw_dominance,
+    draw_ledgers,
+    draw_memory_growth,
+    draw_timelines,
+)
 from lmlib.plotting.optimizers import (
     OPTIMIZER_COLORS,
     draw_sensitivity,
@@ -65,6 +72,7 @@ __all__ = [
     "ROW_COLORS",
     "TEXT_COLOR",
     "TINT",
+    "DominanceMap",
     "Loss",
     "color_tokens",
     "contrast",
@@ -74,9 +82,12 @@ __all__ = [
     "draw_compression",
     "draw_context_flops",
     "draw_depth",
+    "draw_dominance",
     "draw_language_costs",
+    "draw_ledgers",
     "draw_loss_scales",
     "draw_losses",
+    "draw_memory_growth",
     "draw_merge_tree",
     "draw_order",
     "draw_outlier_damage",
@@ -92,6 +103,7 @@ __all__ = [
     "draw_speeds",
     "draw_sum_errors",
     "draw_tensor",
+    "draw_timelines",
     "draw_trajectories",
     "draw_walks",
     "format_color",
