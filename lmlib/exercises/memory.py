@@ -63,8 +63,8 @@ def _relu() -> Exercise:
             (2 * expected, "the next layer still needs the result of ReLU."),
             (
                 expected // 4,
-                "that counts numbers, or D for each token: inside the MLP a token is "
-                "F wide, and each number has bytes.",
+                "a factor of 4 is missing: inside the MLP a token is F wide, and "
+                "each number has bytes.",
             ),
             (expected // 2, "in fp32 a number has 4 bytes."),
             (expected // 8, "that is one sequence of the eight."),
@@ -110,9 +110,6 @@ def _leak() -> Exercise:
     def frugal(loss_of: Callable, batches: Sequence[Tensor]) -> float:
         return sum(loss_of(batch).item() for batch in batches)
 
-    def detached(loss_of: Callable, batches: Sequence[Tensor]) -> Tensor:
-        return sum(loss_of(batch).detach() for batch in batches)
-
     def mean(loss_of: Callable, batches: Sequence[Tensor]) -> Tensor:
         return total_loss(loss_of, batches) / len(batches)
 
@@ -137,7 +134,6 @@ def _leak() -> Exercise:
         probes,
         mistakes=[
             (frugal, "right, and nothing stays: that is the cure, not the leak."),
-            (detached, "detached from its graph, a loss keeps nothing alive."),
             (mean, "the sum of the losses is wanted, not their mean."),
             (last, "all batches count, not only the last."),
         ],
