@@ -32,8 +32,8 @@ _TINTS = {
     "optimizer state": ("optimizer state", 0.5),
     "blocks": ("activations", 0.6),
     "head and loss": ("activations", 0.3),
-    "attention": ("activations", 0.75),
-    "MLPs": ("activations", 0.35),
+    "attention": ("activations", 0.6),
+    "MLPs": ("activations", 0.25),
 }
 
 
@@ -103,9 +103,9 @@ def draw_memory_growth(
         dots = np.cumsum(list(measured.values()), axis=0) / 1e6
         for heights in dots:
             ax.plot(values, heights, "o", color=TEXT_COLOR, markersize=3.5)
-        ax.set(xlabel=label, xlim=(0, 1.04 * values[-1]), ylim=(0, None))
+        ax.set(xlabel=label, xlim=(0, 1.04 * values[-1]))
         ax.set_xticks(values)
-    row[0][0].set_ylabel("memory (MB)")
+    row[0][0].set(ylabel="memory (MB)", ylim=(0, None))
     _legend(figure, list(formula), [_line("measured", "", marker="o")])
     return figure
 
@@ -141,11 +141,10 @@ def draw_timelines(
             ax.axhline(level / 1e6, linewidth=1.2, **style)
             ax.annotate(
                 name,
-                (1, level / 1e6),
+                (0.02, level / 1e6),
                 xycoords=("axes fraction", "data"),
                 xytext=(0, 3),
                 textcoords="offset points",
-                ha="right",
                 fontsize=9,
             )
         ax.set(xlabel="allocations and releases", xlim=(0, len(held)))
