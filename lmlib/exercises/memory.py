@@ -86,7 +86,7 @@ class _WatchedLoss:
     """A loss, and how many of its graphs are alive."""
 
     def __init__(self) -> None:
-        self.weight = nn.Parameter(torch.ones(5, dtype=torch.float64))
+        self.weight = nn.Parameter(torch.ones(5, dtype=torch.float64, device="cpu"))
         self.kept: WeakSet[_Kept] = WeakSet()
 
     def __call__(self, batch: Tensor) -> Tensor:
@@ -127,7 +127,8 @@ def _leak() -> Exercise:
     def behaviour(
         result: Any, loss_of: _WatchedLoss, batches: Sequence[Tensor]
     ) -> tuple:
-        return float(torch.as_tensor(result).detach()), loss_of.graphs()
+        total = result.detach() if isinstance(result, Tensor) else result
+        return float(total), loss_of.graphs()
 
     return function_exercise(
         total_loss,
@@ -140,6 +141,32 @@ def _leak() -> Exercise:
         hint="the graph of a loss lives as long as the loss does.",
         observe=behaviour,
     )
+
+
+def _gate_and_up(seed: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator("cpu").manual_seed(seed)
+    options = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
+    gate, up = (torch.randn(6, 4, **options) for _ in range(2))
+    return gate.requires_grad_(), up.requires_grad_()
+
+
+def _watched_call(function: Callable, gate: Tensor, up: Tensor) -> tuple:
+    """What a function returns, the bytes that it saves, and its arguments."""
+    results: list[Any] = []
+    saved = saved_tensor_bytes(lambda: results.append(function(gate, up)))
+    return results[0], saved.total, gate, up
+
+
+def _values_gradients_and_tensors(
+    result: Any, saved: int, gate: Tensor, up: Tensor
+) -> tuple:
+    if not isinstance(result, Tensor) or not result.requires_grad:
+        raise Remark("Not yet: return a tensor that gradients can come from.")
+    gradients = torch.autograd.grad(
+        result, (gate, up), (gate + 2 * up).detach(), allow_unused=True
+    )
+    lists = [[] if each is None else each.flatten().tolist() for each in gradients]
+    return result.flatten().tolist(), *lists, saved // gate.nbytes
 
 
 def _frugal_gate() -> Exercise:
@@ -161,29 +188,13 @@ def _frugal_gate() -> Exercise:
     def swapped(gate: Tensor, up: Tensor) -> Tensor:
         return gated(up, gate)
 
-    def reading(function: object) -> tuple:
+    def reading(function: object) -> list[tuple]:
         if not callable(function):
             raise Remark("Not yet: answer with a function.")
-        generator = torch.Generator("cpu").manual_seed(1)
-        options = {"generator": generator, "dtype": torch.float64, "device": "cpu"}
-        gate, up, change = torch.randn(3, 6, 4, **options).unbind()
-        gate, up = (x.clone().requires_grad_() for x in (gate, up))
-        results = []
-        saved = saved_tensor_bytes(lambda: results.append(function(gate, up)))
-        if results[0] is None or results[0] is ...:
+        calls = [_watched_call(function, *_gate_and_up(seed)) for seed in (1, 2)]
+        if all(result is None or result is ... for result, *_ in calls):
             raise Remark(NOT_ANSWERED)
-        (result,) = results
-        gradients = torch.autograd.grad(
-            result, (gate, up), change, allow_unused=True
-        )
-        values = [
-            None if each is None else each.flatten().tolist() for each in gradients
-        ]
-        return (
-            result.flatten().tolist(),
-            [value or [] for value in values],
-            saved.total // gate.nbytes,
-        )
+        return [_values_gradients_and_tensors(*call) for call in calls]
 
     return Exercise(
         solution=gated,
