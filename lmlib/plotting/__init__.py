@@ -33,6 +33,12 @@ from lmlib.plotting.optimizers import (
     draw_sensitivity,
     draw_trajectories,
 )
+from lmlib.plotting.precision import (
+    DTYPE_COLORS,
+    draw_gradients,
+    draw_saved,
+    draw_stall,
+)
 from lmlib.plotting.products import draw_parameter_shares, draw_products
 from lmlib.plotting.roofline import draw_roofline
 from lmlib.plotting.style import (
@@ -62,6 +68,7 @@ from lmlib.plotting.walks import (
 
 __all__ = [
     "COLORS",
+    "DTYPE_COLORS",
     "FIGURE_WIDTH",
     "FORMAT_COLORS",
     "MAX_CELLS",
@@ -83,6 +90,7 @@ __all__ = [
     "draw_context_flops",
     "draw_depth",
     "draw_dominance",
+    "draw_gradients",
     "draw_language_costs",
     "draw_ledgers",
     "draw_loss_scales",
@@ -99,8 +107,10 @@ __all__ = [
     "draw_relative_spacing",
     "draw_resident",
     "draw_roofline",
+    "draw_saved",
     "draw_sensitivity",
     "draw_speeds",
+    "draw_stall",
     "draw_sum_errors",
     "draw_tensor",
     "draw_timelines",
