@@ -31,7 +31,7 @@ def test_bars_are_bytes_by_dtype():
             assert max(b.get_x() + b.get_width() for b in ax.patches if round(b.get_y() + 0.3) == row) == pytest.approx(
                 sum(part.values()) / 1e9
             )
-        assert ax.get_title(loc="left").startswith(f"{mode}: 3.00 GB")
+        assert ax.get_title(loc="left") == f"{mode}\n3.00 GB"
 
 
 def test_rows_are_named_and_dtypes_that_are_there():

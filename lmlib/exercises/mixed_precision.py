@@ -70,7 +70,7 @@ def _window() -> Exercise:
 def _clipped() -> Exercise:
     scale, norm, max_norm = 2.0**16, 0.5, 1.0
     gradient = nn.Parameter(torch.zeros((), device="cpu"))
-    gradient.grad = torch.tensor(norm * scale)
+    gradient.grad = torch.full_like(gradient, norm * scale)
     torch.nn.utils.clip_grad_norm_([gradient], max_norm)
     return value_exercise(
         expected=gradient.grad.item() / scale,
@@ -171,11 +171,12 @@ def _whole_numbers() -> Exercise:
 
     def probes() -> list[tuple[Tensor, Tensor, Tensor]]:
         generator = torch.Generator("cpu").manual_seed(11)
-        options = {"generator": generator, "device": "cpu"}
+        options = {"generator": generator, "dtype": torch.float32, "device": "cpu"}
         found = []
         for rows, d_in, d_out in ((3, 16, 5), (1, 33, 2), (4, 8, 8)):
             x = torch.randn(rows, d_in, **options)
-            x *= torch.arange(1, rows + 1)[:, None]  # rows of unlike size
+            for place, row in enumerate(x):
+                row *= place + 1  # rows of unlike size
             weight, scales = quantize_rows(torch.randn(d_out, d_in, **options))
             found.append((x, weight, scales))
         return found

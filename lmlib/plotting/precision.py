@@ -58,7 +58,7 @@ def draw_saved(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Figur
     figure, axes = plt.subplots(
         1,
         len(panels),
-        figsize=(FIGURE_WIDTH, 0.9 + 0.3 * len(rows)),
+        figsize=(FIGURE_WIDTH, 1.2 + 0.3 * len(rows)),
         sharex=True,
         sharey=True,
         squeeze=False,
@@ -66,7 +66,7 @@ def draw_saved(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Figur
     for ax, (mode, parts) in zip(axes[0], panels.items(), strict=True):
         _draw_stacks(ax, list(parts.values()))
         total = sum(sum(part.values()) for part in parts.values())
-        ax.set_title(f"{mode}: {total / 1e9:.2f} GB", fontsize=10)
+        ax.set_title(f"{mode}\n{total / 1e9:.2f} GB", fontsize=10)
         ax.set_xlabel("GB")
         ax.tick_params(axis="y", length=0)
     axes[0, 0].set_yticks(range(len(rows)), [r.replace("_", " ") for r in rows])
@@ -92,7 +92,7 @@ def draw_stall(
     guess: float,
     marks: Mapping[str, float] | None = None,
 ) -> Figure:
-    """Losses of runs over their steps, and those of the first at its end over tokens.
+    """Losses of runs over their steps, and where the first one ends over tokens.
 
     ``ends`` has a loss for each number of ``tokens`` in a batch. ``guess`` is the
     loss of a guess at random, dashed. ``marks`` are named numbers of tokens. Both
@@ -134,12 +134,13 @@ def draw_stall(
         right.axvline(number, color=TEXT_COLOR, linewidth=1, linestyle=":")
         right.annotate(
             name,
-            (number, 0),
+            (number, 1),
             xycoords=("data", "axes fraction"),
-            xytext=(-2, 4),
+            xytext=(-2, -2),
             textcoords="offset points",
             rotation=90,
             ha="right",
+            va="top",
             fontsize=9,
         )
     left.set(xlabel="steps", ylabel="loss (nats)", yscale="log")
