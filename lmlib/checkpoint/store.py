@@ -1,0 +1,252 @@
+"""The checkpoints of a run: which are kept, which is loaded, what errors do."""
+
+import re
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from lmlib.checkpoint.compatibility import plain_config
+from lmlib.checkpoint.contents import (
+    Checkpoint,
+    Meta,
+    TrainingState,
+    read_checkpoint,
+    read_meta,
+    write_checkpoint,
+)
+from lmlib.checkpoint.folders import atomic_folder, remove_folder, remove_stale
+from lmlib.checkpoint.manifest import CorruptCheckpoint
+from lmlib.checks import check, check_count, check_size
+
+__all__ = ["CheckpointStore", "CheckpointWarning"]
+
+_NAME = re.compile(r"step-(\d{8,})")
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written, removed or read."""
+
+
+class CheckpointStore:
+    """The folder of a run's checkpoints, each of which is complete or not there.
+
+    The last ``keep_last`` of them stay, and the one with the best validation loss.
+    With ``on_error="warn"``, a full disk and the like is a ``CheckpointWarning``:
+    the old ones are as they were, and the run can go on.
+
+    Raises ValueError for a ``keep_last`` that is no whole number from 1 on, and for
+    another ``on_error``.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        keep_last: int = 2,
+        on_error: Literal["raise", "warn"] = "raise",
+    ) -> None:
+        wanted = "'raise' or 'warn'"
+        check(on_error in ("raise", "warn"), "on_error", wanted, on_error)
+        self.folder = Path(folder)
+        self.keep_last = check_size("keep_last", keep_last)
+        self.on_error = on_error
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._in_flight: tuple[int, Future[Path]] | None = None
+        remove_stale(self.folder)
+
+    # --- saving -------------------------------------------------------------------
+
+    def save(
+        self,
+        state: TrainingState,
+        *,
+        step: int,
+        validation_loss: float | None = None,
+        config: object = None,
+    ) -> Path | None:
+        """Write a checkpoint, and return its folder; None after a warning.
+
+        ``config`` is a dataclass or a mapping, which JSON can hold.
+
+        Raises TypeError for a state or a config that could not be loaded again,
+        ValueError if there is a checkpoint of that step (see ``discard_after``),
+        and OSError if writing fails and ``on_error`` is "raise".
+        """
+        self.wait()
+        meta = self._meta(step, validation_loss, config)
+        plain = state.plain(copy=False)
+        return self._settle(step, lambda: self._write(plain, meta))
+
+    def save_async(
+        self,
+        state: TrainingState,
+        *,
+        step: int,
+        validation_loss: float | None = None,
+        config: object = None,
+    ) -> None:
+        """Copy the state to CPU memory, and write that copy while the run goes on.
+
+        One is written at a time: this waits for the one before. If writing fails,
+        ``wait`` or the next save raises or warns as ``save`` would have.
+        """
+        self.wait()
+        meta = self._meta(step, validation_loss, config)
+        copied = state.plain(copy=True)
+        self._in_flight = step, self._thread.submit(self._write, copied, meta)
+
+    def wait(self) -> Path | None:
+        """Return once nothing is being written: the folder of what was."""
+        if self._in_flight is None:
+            return None
+        (step, future), self._in_flight = self._in_flight, None
+        return self._settle(step, future.result)
+
+    # --- loading ------------------------------------------------------------------
+
+    def load(
+        self,
+        which: Literal["latest", "best"] | int | str | Path = "latest",
+        *,
+        map_location: str | torch.device = "cpu",
+    ) -> Checkpoint:
+        """Verify and read a checkpoint: the latest, the best, or a step or folder.
+
+        Where the latest or the best is damaged, a ``CheckpointWarning`` says so,
+        and the one before it is loaded, or the next best.
+
+        Raises FileNotFoundError if there is none, and CorruptCheckpoint, with all
+        that was tried, if none can be read.
+        """
+        self.wait()
+        damaged = []
+        for path in self._candidates(which):
+            try:
+                checkpoint = read_checkpoint(path, map_location)
+            except (CorruptCheckpoint, OSError) as error:
+                damaged.append(f"  {path.name}: {error}")
+            else:
+                if damaged:
+                    lines = ["Damaged checkpoints:", *damaged]
+                    _warn("\n".join([*lines, f"{path.name} is loaded instead."]))
+                return checkpoint
+        raise CorruptCheckpoint("\n".join(["No checkpoint can be read:", *damaged]))
+
+    # --- what is there ------------------------------------------------------------
+
+    @property
+    def steps(self) -> list[int]:
+        """The steps of the checkpoints that are there, in order."""
+        return sorted(self._paths())
+
+    @property
+    def best_step(self) -> int | None:
+        """The step with the lowest validation loss; None if there is no loss."""
+        return next(iter(self._steps_by_loss()), None)
+
+    def discard_after(self, step: int) -> None:
+        """Remove the checkpoints of later steps.
+
+        A run that goes on from ``step`` will reach them anew, and the latest must
+        not be one of those that it no longer descends from.
+        """
+        self.wait()
+        for later, path in self._paths().items():
+            if later > step:
+                remove_folder(path)
+
+    # --- how ----------------------------------------------------------------------
+
+    def _meta(
+        self, step: int, validation_loss: float | None, config: object
+    ) -> Meta:
+        step = check_count("step", step)
+        if step in self._paths():
+            raise ValueError(
+                f"{self._path(step)} is there already: after going back to an "
+                "earlier step, call discard_after with it."
+            )
+        meta = Meta(step, validation_loss, config=plain_config(config))
+        losses = [self._loss(path) for path in self._paths().values()]
+        known = [x for x in (*losses, meta.validation_loss) if x is not None]
+        return replace(meta, best_validation_loss=min(known, default=None))
+
+    def _write(self, state: TrainingState, meta: Meta) -> Path:
+        path = self._path(meta.step)
+        with atomic_folder(path) as folder:
+            write_checkpoint(folder, state, [state.rank_state], meta)
+        self._prune()
+        return path
+
+    def _prune(self) -> None:
+        kept = {*self.steps[-self.keep_last :], self.best_step}
+        for step, path in self._paths().items():
+            if step not in kept:
+                try:
+                    remove_folder(path)
+                except OSError as error:
+                    _warn(f"{path} could not be removed: {error}")
+
+    def _settle(self, step: int, write: Callable[[], Path]) -> Path | None:
+        """Return what was written, or do about an error what was asked for."""
+        try:
+            return write()
+        except OSError as error:
+            if self.on_error == "raise":
+                raise
+            _warn(
+                f"NO CHECKPOINT was written at step {step}: {error}. The run goes "
+                f"on; what is in {self.folder} is as it was. Make room there."
+            )
+            return None
+
+    def _candidates(
+        self, which: Literal["latest", "best"] | int | str | Path
+    ) -> list[Path]:
+        """Return the folders to try, the first choice first."""
+        if which == "latest":
+            paths = [self._path(step) for step in reversed(self.steps)]
+            missing = f"There is no checkpoint in {self.folder}."
+        elif which == "best":
+            paths = [self._path(step) for step in self._steps_by_loss()]
+            missing = f"No checkpoint in {self.folder} has a validation loss."
+        else:
+            is_step = isinstance(which, int)
+            paths = [self._path(which) if is_step else Path(which)]
+            missing = (
+                f"There is no checkpoint {paths[0]}; there are the steps "
+                f"{', '.join(map(str, self.steps)) or '(none)'} in {self.folder}."
+            )
+        if not paths or not paths[0].is_dir():
+            raise FileNotFoundError(missing)
+        return paths
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}"
+
+    def _paths(self) -> dict[int, Path]:
+        if not self.folder.is_dir():
+            return {}
+        found = ((_NAME.fullmatch(p.name), p) for p in self.folder.iterdir())
+        return {int(match[1]): path for match, path in found if match}
+
+    def _steps_by_loss(self) -> list[int]:
+        """The steps of the checkpoints with a validation loss, the best first."""
+        losses = {step: self._loss(path) for step, path in self._paths().items()}
+        measured = [step for step, loss in losses.items() if loss is not None]
+        return sorted(measured, key=lambda step: (losses[step], step))
+
+    def _loss(self, path: Path) -> float | None:
+        try:
+            return read_meta(path).validation_loss
+        except CorruptCheckpoint:
+            return None
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, CheckpointWarning, stacklevel=4)
