@@ -2,50 +2,64 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["MANIFEST", "CorruptCheckpoint", "verify", "write_manifest"]
+__all__ = ["MANIFEST", "CorruptCheckpoint", "describe", "verify", "write_manifest"]
 
 MANIFEST = "manifest.json"
+
+Entries = dict[
+    str, dict[str, int | str]
+]  # {"size": bytes, "sha256": digits} by name
 
 
 class CorruptCheckpoint(ValueError):
     """A checkpoint is not what was saved; the message says what differs."""
 
 
-def write_manifest(folder: Path) -> None:
-    """List the files that are in the folder, at any depth."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    entries = {
-        path.relative_to(folder).as_posix(): {
-            "size": path.stat().st_size,
-            "sha256": _sha256(path),
+def describe(folder: Path, files: Iterable[Path]) -> Entries:
+    """The size and the SHA-256 of files in a folder, by their path in it."""
+    return {
+        file.relative_to(folder).as_posix(): {
+            "size": file.stat().st_size,
+            "sha256": _sha256(file),
         }
-        for path in files
+        for file in files
     }
+
+
+def write_manifest(folder: Path, entries: Entries) -> None:
+    """Write what ``describe`` returned for all files of a folder."""
     text = json.dumps({"files": entries}, indent=2)
     (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
-def verify(folder: Path, required: set[str]) -> None:
-    """Read every listed file; CorruptCheckpoint unless all is as it was written.
+def verify(
+    folder: Path, required: set[str], rank: int = 0, size: int = 1
+) -> list[str]:
+    """Return what is listed; CorruptCheckpoint unless all is as it was written.
 
     So it is, too, if a ``required`` file is not listed: nothing may be read that
-    was not verified.
+    was not verified. Of ``size`` ranks, each reads its share of the files.
     """
     entries = _read_entries(folder)
     if missing := sorted(required - entries.keys()):
         raise CorruptCheckpoint(f"{MANIFEST} does not list {missing[0]}")
-    for name, (size, digest) in entries.items():
-        path = folder / name
-        if not path.is_file():
-            raise CorruptCheckpoint(f"{name} is missing")
-        if path.stat().st_size != size:
-            raise CorruptCheckpoint(
-                f"{name} has {path.stat().st_size} bytes instead of {size}"
-            )
-        if _sha256(path) != digest:
-            raise CorruptCheckpoint(f"the SHA-256 of {name} differs")
+    for name in list(entries)[rank::size]:
+        _verify_file(folder, name, *entries[name])
+    return list(entries)
+
+
+def _verify_file(folder: Path, name: str, size: int, digest: str) -> None:
+    path = folder / name
+    if not path.is_file():
+        raise CorruptCheckpoint(f"{name} is missing")
+    if path.stat().st_size != size:
+        found = path.stat().st_size
+        raise CorruptCheckpoint(f"{name} has {found} bytes instead of {size}")
+    if _sha256(path) != digest:
+        raise CorruptCheckpoint(f"the SHA-256 of {name} differs")
 
 
 def _read_entries(folder: Path) -> dict[str, tuple[int, str]]:

@@ -5,23 +5,21 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import torch
 
 from lmlib.checkpoint.compatibility import plain_config
-from lmlib.checkpoint.contents import (
-    Checkpoint,
-    Meta,
-    TrainingState,
-    read_checkpoint,
-    read_meta,
-    write_checkpoint,
-)
-from lmlib.checkpoint.folders import atomic_folder, remove_folder, remove_stale
+from lmlib.checkpoint.folders import remove_folder, remove_stale
 from lmlib.checkpoint.manifest import CorruptCheckpoint
+from lmlib.checkpoint.ranks import Ranks
+from lmlib.checkpoint.reading import read_checkpoint
+from lmlib.checkpoint.records import Checkpoint, Meta, TrainingState, read_meta
+from lmlib.checkpoint.writing import Parts, take_apart, write_checkpoint
 from lmlib.checks import check, check_count, check_size
+from lmlib.distributed import World
 
 __all__ = ["CheckpointStore", "CheckpointWarning"]
 
@@ -49,6 +47,7 @@ class CheckpointStore:
         *,
         keep_last: int = 2,
         on_error: Literal["raise", "warn"] = "raise",
+        world: World | None = None,
     ) -> None:
         wanted = "'raise' or 'warn'"
         check(on_error in ("raise", "warn"), "on_error", wanted, on_error)
@@ -57,7 +56,9 @@ class CheckpointStore:
         self.on_error = on_error
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._in_flight: tuple[int, Future[Path]] | None = None
-        remove_stale(self.folder)
+        self._ranks = Ranks(world)
+        if self._ranks.is_main:
+            remove_stale(self.folder)
 
     # --- saving -------------------------------------------------------------------
 
@@ -77,10 +78,10 @@ class CheckpointStore:
         ValueError if there is a checkpoint of that step (see ``discard_after``),
         and OSError if writing fails and ``on_error`` is "raise".
         """
-        self.wait()
-        meta = self._meta(step, validation_loss, config)
-        plain = state.plain(copy=False)
-        return self._settle(step, lambda: self._write(plain, meta))
+        parts, meta = self._prepare(
+            state, step, validation_loss, config, copy=False
+        )
+        return self._settle(step, lambda: self._write(parts, meta))
 
     def save_async(
         self,
@@ -95,10 +96,8 @@ class CheckpointStore:
         One is written at a time: this waits for the one before. If writing fails,
         ``wait`` or the next save raises or warns as ``save`` would have.
         """
-        self.wait()
-        meta = self._meta(step, validation_loss, config)
-        copied = state.plain(copy=True)
-        self._in_flight = step, self._thread.submit(self._write, copied, meta)
+        parts, meta = self._prepare(state, step, validation_loss, config, copy=True)
+        self._in_flight = step, self._thread.submit(self._write, parts, meta)
 
     def wait(self) -> Path | None:
         """Return once nothing is being written: the folder of what was."""
@@ -114,6 +113,7 @@ class CheckpointStore:
         which: Literal["latest", "best"] | int | str | Path = "latest",
         *,
         map_location: str | torch.device = "cpu",
+        into: TrainingState | None = None,
     ) -> Checkpoint:
         """Verify and read a checkpoint: the latest, the best, or a step or folder.
 
@@ -124,16 +124,25 @@ class CheckpointStore:
         that was tried, if none can be read.
         """
         self.wait()
-        damaged = []
-        for path in self._candidates(which):
+        damaged: list[str] = []
+        for path in self._ranks.on_main(lambda: self._candidates(which)):
+            read = partial(
+                read_checkpoint,
+                path,
+                self._ranks,
+                map_location=map_location,
+                into=into,
+            )
             try:
-                checkpoint = read_checkpoint(path, map_location)
+                checkpoint = self._ranks.together(read)
             except (CorruptCheckpoint, OSError) as error:
                 damaged.append(f"  {path.name}: {error}")
             else:
                 if damaged:
                     lines = ["Damaged checkpoints:", *damaged]
-                    _warn("\n".join([*lines, f"{path.name} is loaded instead."]))
+                    self._warn(
+                        "\n".join([*lines, f"{path.name} is loaded instead."])
+                    )
                 return checkpoint
         raise CorruptCheckpoint("\n".join(["No checkpoint can be read:", *damaged]))
 
@@ -156,41 +165,65 @@ class CheckpointStore:
         not be one of those that it no longer descends from.
         """
         self.wait()
-        for later, path in self._paths().items():
-            if later > step:
-                remove_folder(path)
+        self._ranks.on_main(lambda: self._remove(lambda other: other > step))
 
     # --- how ----------------------------------------------------------------------
+
+    def _prepare(
+        self,
+        state: TrainingState,
+        step: int,
+        validation_loss: float | None,
+        config: object,
+        *,
+        copy: bool,
+    ) -> tuple[Parts, Meta]:
+        self.wait()
+        meta = self._ranks.on_main(
+            lambda: self._meta(step, validation_loss, config)
+        )
+        parts = self._ranks.together(
+            lambda: take_apart(state, self._ranks, copy=copy)
+        )
+        return parts, meta
 
     def _meta(
         self, step: int, validation_loss: float | None, config: object
     ) -> Meta:
         step = check_count("step", step)
-        if step in self._paths():
+        if step in self.steps:
             raise ValueError(
                 f"{self._path(step)} is there already: after going back to an "
                 "earlier step, call discard_after with it."
             )
-        meta = Meta(step, validation_loss, config=plain_config(config))
+        meta = Meta(
+            step,
+            validation_loss,
+            config=plain_config(config),
+            world_size=self._ranks.size,
+        )
         losses = [self._loss(path) for path in self._paths().values()]
         known = [x for x in (*losses, meta.validation_loss) if x is not None]
         return replace(meta, best_validation_loss=min(known, default=None))
 
-    def _write(self, state: TrainingState, meta: Meta) -> Path:
+    def _write(self, parts: Parts, meta: Meta) -> Path:
         path = self._path(meta.step)
-        with atomic_folder(path) as folder:
-            write_checkpoint(folder, state, [state.rank_state], meta)
-        self._prune()
+        write = partial(write_checkpoint, path, parts, meta, self._ranks)
+        self._ranks.together(write)
+        self._ranks.on_main(self._prune)
         return path
 
     def _prune(self) -> None:
         kept = {*self.steps[-self.keep_last :], self.best_step}
+        try:
+            self._remove(lambda step: step not in kept)
+        except OSError as error:  # the new one is there all the same
+            self._warn(f"An old checkpoint could not be removed: {error}")
+
+    def _remove(self, is_surplus: Callable[[int], bool]) -> None:
         for step, path in self._paths().items():
-            if step not in kept:
-                try:
-                    remove_folder(path)
-                except OSError as error:
-                    _warn(f"{path} could not be removed: {error}")
+            if is_surplus(step):
+                remove_folder(path)
 
     def _settle(self, step: int, write: Callable[[], Path]) -> Path | None:
         """Return what was written, or do about an error what was asked for."""
@@ -199,7 +232,7 @@ class CheckpointStore:
         except OSError as error:
             if self.on_error == "raise":
                 raise
-            _warn(
+            self._warn(
                 f"NO CHECKPOINT was written at step {step}: {error}. The run goes "
                 f"on; what is in {self.folder} is as it was. Make room there."
             )
@@ -247,6 +280,6 @@ class CheckpointStore:
         except CorruptCheckpoint:
             return None
 
-
-def _warn(message: str) -> None:
-    warnings.warn(message, CheckpointWarning, stacklevel=4)
+    def _warn(self, message: str) -> None:
+        if self._ranks.is_main:
+            warnings.warn(message, CheckpointWarning, stacklevel=4)

@@ -13,42 +13,20 @@ __all__ = ["read_weights", "write_weights"]
 
 
 def write_weights(path: Path, state: Mapping[str, Tensor]) -> None:
-    """Write a state dict; what has two names, as tied weights do, once."""
-    first_names: dict[tuple, str] = {}
-    weights: dict[str, Tensor] = {}
-    tied: dict[str, str] = {}
+    """Write a state dict; a tensor that has two names, as a tied one has, once."""
+    names: dict[int, str] = {}  # the first name of each tensor
+    tied = {}
     for name, tensor in state.items():
-        first = first_names.setdefault(_place(tensor), name)
-        if first == name:
-            weights[name] = _own_memory(tensor)
-        else:
+        first = names.setdefault(id(tensor), name)
+        if first != name:
             tied[name] = first
-    metadata = {"format": "pt", "tied": json.dumps(tied)}
-    save_file(weights, path, metadata=metadata)
+    weights = {name: state[name].contiguous() for name in names.values()}
+    save_file(weights, path, metadata={"format": "pt", "tied": json.dumps(tied)})
 
 
 def read_weights(path: Path, device: str | torch.device) -> dict[str, Tensor]:
-    """Read a state dict, on a CPU without a copy of the mapped file."""
+    """Read a state dict; on a CPU its tensors lie in the mapped file."""
     with safe_open(path, framework="pt", device=str(device)) as file:
         weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         tied = json.loads((file.metadata() or {}).get("tied", "{}"))
     return weights | {name: weights[first] for name, first in tied.items()}
-
-
-def _place(tensor: Tensor) -> tuple:
-    """What two tensors share that are one, each element of which is the other's."""
-    if not tensor.numel():
-        return (object(),)  # has no memory that could be shared
-    return (
-        tensor.device,
-        tensor.data_ptr(),
-        tensor.dtype,
-        tensor.shape,
-        tensor.stride(),
-    )
-
-
-def _own_memory(tensor: Tensor) -> Tensor:
-    """The tensor in one piece, which is no part of a larger one."""
-    whole = tensor.untyped_storage().nbytes() == tensor.nbytes
-    return tensor.contiguous() if whole else tensor.clone().contiguous()

@@ -1,0 +1,113 @@
+"""Tensors of which every rank holds a part, by ``torch.distributed.checkpoint``.
+
+Every rank writes its parts into safetensors files of its own, with the place of
+each part in its tensor. Any number of ranks can read them, each what it needs.
+"""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from lmlib.checkpoint.manifest import CorruptCheckpoint
+from lmlib.checkpoint.ranks import Ranks
+from lmlib.checkpoint.trees import map_leaves
+
+__all__ = ["put_back", "read_shards", "shard_like", "take_out", "write_shards"]
+
+_MARK = "(in shards/)"
+
+
+def take_out(tree: Any, name: str) -> tuple[Any, dict[str, DTensor]]:
+    """The same with a mark in place of each sharded tensor, and these by name."""
+    found = {}
+
+    def mark(name: str, leaf: Any) -> Any:
+        if not isinstance(leaf, DTensor):
+            return leaf
+        found[name] = leaf
+        return _MARK
+
+    return map_leaves(tree, mark, name), found
+
+
+def put_back(tree: Any, name: str, tensors: Mapping[str, Tensor]) -> Any:
+    """Undo ``take_out`` with tensors of those names."""
+    return map_leaves(tree, lambda name, leaf: tensors.get(name, leaf), name)
+
+
+def shard_like(tree: Any, name: str, examples: Mapping[str, DTensor]) -> Any:
+    """The same, with each whole tensor sharded as the one of its name is."""
+
+    def shard(name: str, leaf: Any) -> Any:
+        example = examples.get(name)
+        if example is None or isinstance(leaf, DTensor):
+            return leaf
+        _check_shape(name, leaf.shape, example.shape)
+        # every rank has the whole, and takes its part without asking the others
+        return distribute_tensor(
+            leaf.to(example.device),
+            example.device_mesh,
+            example.placements,
+            src_data_rank=None,
+        )
+
+    return map_leaves(tree, shard, name)
+
+
+def write_shards(
+    folder: Path, tensors: dict[str, DTensor], ranks: Ranks
+) -> list[Path]:
+    """Write this rank's parts, together with all others; returns its files."""
+    writer = dcp.HuggingFaceStorageWriter(str(folder), save_distributed=True)
+    try:
+        dcp.save(tensors, storage_writer=writer, process_group=ranks.group)
+    except CheckpointException as error:  # which is no Exception
+        raise _first_error(error) from error
+    return sorted(folder.glob(f"shard-{ranks.rank + 1:05d}-*"))
+
+
+def read_shards(
+    folder: Path, into: Mapping[str, Tensor], device: str | torch.device
+) -> dict[str, Tensor]:
+    """Read all tensors by name: into those given, which may be sharded, or whole.
+
+    No rank waits for another. Raises ValueError if one has another shape.
+    """
+    reader = dcp.HuggingFaceStorageReader(str(folder))
+    tensors = {}
+    for name, saved in reader.read_metadata().state_dict_metadata.items():
+        tensors[name] = into.get(name)
+        if tensors[name] is None:
+            dtype = saved.properties.dtype
+            tensors[name] = torch.empty(saved.size, dtype=dtype, device=device)
+        _check_shape(name, saved.size, tensors[name].shape)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is disabled")
+            dcp.load(tensors, storage_reader=reader, no_dist=True)
+    except CheckpointException as error:
+        raise CorruptCheckpoint(f"{folder.name} cannot be read: {error}") from error
+    return tensors
+
+
+def _check_shape(name: str, saved: torch.Size, own: torch.Size) -> None:
+    if saved != own:
+        raise ValueError(
+            f"{name} has the shape {tuple(saved)} in the checkpoint, and is to be "
+            f"read into {tuple(own)}: use the config that it was saved with."
+        )
+
+
+def _first_error(error: CheckpointException) -> Exception:
+    """What the first rank that failed raised, as an OSError if it was one."""
+    rank, (cause, _) = min(error.failures.items(), key=lambda item: item[0])
+    if isinstance(cause, OSError):
+        return OSError(cause.errno, f"{cause.strerror} (on rank {rank})")
+    return RuntimeError(f"rank {rank} failed: {cause!r}")

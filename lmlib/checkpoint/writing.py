@@ -1,0 +1,111 @@
+"""Writing a state into the files of a checkpoint."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from lmlib.checkpoint.folders import atomic_folder
+from lmlib.checkpoint.manifest import Entries, describe, write_manifest
+from lmlib.checkpoint.ranks import Ranks
+from lmlib.checkpoint.records import META, Meta, TrainingState
+from lmlib.checkpoint.sharded import take_out, write_shards
+from lmlib.checkpoint.trees import plain_state
+from lmlib.checkpoint.weights import write_weights
+
+__all__ = [
+    "SHARDS",
+    "TRAINING",
+    "WEIGHTS",
+    "Parts",
+    "take_apart",
+    "write_checkpoint",
+]
+
+WEIGHTS, TRAINING, SHARDS = "model.safetensors", "training.pt", "shards"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A state by the files that it goes into; on other ranks than 0 only shards."""
+
+    model: dict[str, Tensor]
+    training: dict[str, Any]
+    rank_states: list[Any]
+    shards: dict[str, DTensor]
+
+
+def take_apart(state: TrainingState, ranks: Ranks, *, copy: bool) -> Parts:
+    """Say what goes where, of copies in CPU memory or of the tensors themselves.
+
+    Raises TypeError for what could not be loaded again.
+    """
+    for name, leaf in state.model.items():
+        if not isinstance(leaf, Tensor):
+            raise TypeError(f"model/{name} is no tensor: put it into training.")
+    model, model_shards = take_out(state.model, "model")
+    training, training_shards = take_out(state.training, "training")
+    copy_whole = copy and ranks.is_main  # the others do not write it
+    return Parts(
+        model=plain_state(model, "model", copy=copy_whole),
+        training=plain_state(training, "training", copy=copy_whole),
+        rank_states=ranks.gather(
+            plain_state(state.rank_state, "rank_state", copy=True)
+        ),
+        shards=plain_state(model_shards | training_shards, "shards", copy=copy),
+    )
+
+
+def write_checkpoint(path: Path, parts: Parts, meta: Meta, ranks: Ranks) -> None:
+    """Write a folder that is there once all ranks have written their files."""
+    with ExitStack() as stack:
+        folder = ranks.on_main(lambda: stack.enter_context(atomic_folder(path)))
+        entries: Entries = {}
+        if parts.shards:
+            mine = ranks.together(lambda: _write_shards(folder, parts, ranks))
+            for theirs in ranks.gather(mine):
+                entries |= theirs
+        ranks.on_main(lambda: _write_whole(folder, parts, meta, entries))
+
+
+def _write_shards(folder: Path, parts: Parts, ranks: Ranks) -> Entries:
+    files = write_shards(folder / SHARDS, parts.shards, ranks)
+    return describe(folder, files)
+
+
+def _write_whole(folder: Path, parts: Parts, meta: Meta, entries: Entries) -> None:
+    """Write what all ranks have in common; the manifest of all files comes last."""
+    training = {"training": parts.training, "rank_states": parts.rank_states}
+    with _errors_of_the_disk(folder / TRAINING), open(folder / TRAINING, "wb") as f:
+        torch.save(training, f)
+    tensors = {n: t for n, t in parts.model.items() if isinstance(t, Tensor)}
+    with _errors_of_the_disk(folder / WEIGHTS):
+        write_weights(folder / WEIGHTS, tensors)
+    text = json.dumps(asdict(meta), indent=2, allow_nan=False)
+    (folder / META).write_text(text + "\n", encoding="utf-8")
+    whole = describe(folder, [folder / name for name in (TRAINING, WEIGHTS, META)])
+    write_manifest(folder, entries | whole)
+
+
+@contextmanager
+def _errors_of_the_disk(path: Path) -> Iterator[None]:
+    """Raise as an OSError what torch and safetensors make of a full disk."""
+    try:
+        yield
+    except (RuntimeError, SafetensorError) as error:
+        if isinstance(error.__context__, OSError):
+            number = error.__context__.errno
+        elif match := re.search(r"\(os error (\d+)\)", str(error)):
+            number = int(match[1])
+        else:
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
