@@ -1,6 +1,5 @@
 """The checkpoints of a run: which are kept, which is loaded, what errors do."""
 
-import re
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,17 +12,22 @@ import torch
 
 from lmlib.checkpoint.compatibility import plain_config
 from lmlib.checkpoint.folders import remove_folder, remove_stale
+from lmlib.checkpoint.listing import (
+    Which,
+    candidates,
+    step_path,
+    step_paths,
+    validation_losses,
+)
 from lmlib.checkpoint.manifest import CorruptCheckpoint
 from lmlib.checkpoint.ranks import Ranks
 from lmlib.checkpoint.reading import read_checkpoint
-from lmlib.checkpoint.records import Checkpoint, Meta, TrainingState, read_meta
+from lmlib.checkpoint.records import Checkpoint, Meta, TrainingState
 from lmlib.checkpoint.writing import Parts, take_apart, write_checkpoint
 from lmlib.checks import check, check_count, check_size
 from lmlib.distributed import World
 
 __all__ = ["CheckpointStore", "CheckpointWarning"]
-
-_NAME = re.compile(r"step-(\d{8,})")
 
 
 class CheckpointWarning(UserWarning):
@@ -110,7 +114,7 @@ class CheckpointStore:
 
     def load(
         self,
-        which: Literal["latest", "best"] | int | str | Path = "latest",
+        which: Which = "latest",
         *,
         map_location: str | torch.device = "cpu",
         into: TrainingState | None = None,
@@ -125,7 +129,7 @@ class CheckpointStore:
         """
         self.wait()
         damaged: list[str] = []
-        for path in self._ranks.on_main(lambda: self._candidates(which)):
+        for path in self._ranks.on_main(lambda: candidates(self.folder, which)):
             read = partial(
                 read_checkpoint,
                 path,
@@ -139,10 +143,9 @@ class CheckpointStore:
                 damaged.append(f"  {path.name}: {error}")
             else:
                 if damaged:
-                    lines = ["Damaged checkpoints:", *damaged]
-                    self._warn(
-                        "\n".join([*lines, f"{path.name} is loaded instead."])
-                    )
+                    instead = f"{path.name} is loaded instead."
+                    lines = ["Damaged checkpoints:", *damaged, instead]
+                    self._warn("\n".join(lines), stacklevel=3)
                 return checkpoint
         raise CorruptCheckpoint("\n".join(["No checkpoint can be read:", *damaged]))
 
@@ -151,12 +154,12 @@ class CheckpointStore:
     @property
     def steps(self) -> list[int]:
         """The steps of the checkpoints that are there, in order."""
-        return sorted(self._paths())
+        return list(step_paths(self.folder))
 
     @property
     def best_step(self) -> int | None:
         """The step with the lowest validation loss; None if there is no loss."""
-        return next(iter(self._steps_by_loss()), None)
+        return next(iter(validation_losses(self.folder)), None)
 
     def discard_after(self, step: int) -> None:
         """Remove the checkpoints of later steps.
@@ -191,10 +194,11 @@ class CheckpointStore:
         self, step: int, validation_loss: float | None, config: object
     ) -> Meta:
         step = check_count("step", step)
-        if step in self.steps:
+        path = step_path(self.folder, step)
+        if path.exists():
             raise ValueError(
-                f"{self._path(step)} is there already: after going back to an "
-                "earlier step, call discard_after with it."
+                f"{path} is there already: after going back to an earlier step, "
+                "call discard_after with it."
             )
         meta = Meta(
             step,
@@ -202,12 +206,12 @@ class CheckpointStore:
             config=plain_config(config),
             world_size=self._ranks.size,
         )
-        losses = [self._loss(path) for path in self._paths().values()]
-        known = [x for x in (*losses, meta.validation_loss) if x is not None]
+        losses = [*validation_losses(self.folder).values(), meta.validation_loss]
+        known = [loss for loss in losses if loss is not None]
         return replace(meta, best_validation_loss=min(known, default=None))
 
     def _write(self, parts: Parts, meta: Meta) -> Path:
-        path = self._path(meta.step)
+        path = step_path(self.folder, meta.step)
         write = partial(write_checkpoint, path, parts, meta, self._ranks)
         self._ranks.together(write)
         self._ranks.on_main(self._prune)
@@ -218,10 +222,10 @@ class CheckpointStore:
         try:
             self._remove(lambda step: step not in kept)
         except OSError as error:  # the new one is there all the same
-            self._warn(f"An old checkpoint could not be removed: {error}")
+            self._warn(f"An old checkpoint could not be removed: {error}", 5)
 
     def _remove(self, is_surplus: Callable[[int], bool]) -> None:
-        for step, path in self._paths().items():
+        for step, path in step_paths(self.folder).items():
             if is_surplus(step):
                 remove_folder(path)
 
@@ -234,52 +238,11 @@ class CheckpointStore:
                 raise
             self._warn(
                 f"NO CHECKPOINT was written at step {step}: {error}. The run goes "
-                f"on; what is in {self.folder} is as it was. Make room there."
+                f"on; what is in {self.folder} is as it was. Make room there.",
+                stacklevel=5,
             )
             return None
 
-    def _candidates(
-        self, which: Literal["latest", "best"] | int | str | Path
-    ) -> list[Path]:
-        """Return the folders to try, the first choice first."""
-        if which == "latest":
-            paths = [self._path(step) for step in reversed(self.steps)]
-            missing = f"There is no checkpoint in {self.folder}."
-        elif which == "best":
-            paths = [self._path(step) for step in self._steps_by_loss()]
-            missing = f"No checkpoint in {self.folder} has a validation loss."
-        else:
-            is_step = isinstance(which, int)
-            paths = [self._path(which) if is_step else Path(which)]
-            missing = (
-                f"There is no checkpoint {paths[0]}; there are the steps "
-                f"{', '.join(map(str, self.steps)) or '(none)'} in {self.folder}."
-            )
-        if not paths or not paths[0].is_dir():
-            raise FileNotFoundError(missing)
-        return paths
-
-    def _path(self, step: int) -> Path:
-        return self.folder / f"step-{step:08d}"
-
-    def _paths(self) -> dict[int, Path]:
-        if not self.folder.is_dir():
-            return {}
-        found = ((_NAME.fullmatch(p.name), p) for p in self.folder.iterdir())
-        return {int(match[1]): path for match, path in found if match}
-
-    def _steps_by_loss(self) -> list[int]:
-        """The steps of the checkpoints with a validation loss, the best first."""
-        losses = {step: self._loss(path) for step, path in self._paths().items()}
-        measured = [step for step, loss in losses.items() if loss is not None]
-        return sorted(measured, key=lambda step: (losses[step], step))
-
-    def _loss(self, path: Path) -> float | None:
-        try:
-            return read_meta(path).validation_loss
-        except CorruptCheckpoint:
-            return None
-
-    def _warn(self, message: str) -> None:
+    def _warn(self, message: str, stacklevel: int) -> None:
         if self._ranks.is_main:
-            warnings.warn(message, CheckpointWarning, stacklevel=4)
+            warnings.warn(message, CheckpointWarning, stacklevel)

@@ -12,7 +12,7 @@ from torch import Tensor
 __all__ = ["read_weights", "write_weights"]
 
 
-def write_weights(path: Path, state: Mapping[str, Tensor]) -> None:
+def write_weights(state: Mapping[str, Tensor], path: Path) -> None:
     """Write a state dict; a tensor that has two names, as a tied one has, once."""
     names: dict[int, str] = {}  # the first name of each tensor
     tied = {}
@@ -21,7 +21,10 @@ def write_weights(path: Path, state: Mapping[str, Tensor]) -> None:
         if first != name:
             tied[name] = first
     weights = {name: state[name].contiguous() for name in names.values()}
+    path.touch()
+    mode = path.stat().st_mode
     save_file(weights, path, metadata={"format": "pt", "tied": json.dumps(tied)})
+    path.chmod(mode)  # safetensors lets nobody but the owner read it
 
 
 def read_weights(path: Path, device: str | torch.device) -> dict[str, Tensor]:

@@ -3,9 +3,11 @@
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from lmlib.checkpoint.folders import atomic_folder
+from lmlib.checkpoint.folders import atomic_folder, sync
 from lmlib.checkpoint.manifest import Entries, describe, write_manifest
 from lmlib.checkpoint.ranks import Ranks
 from lmlib.checkpoint.records import META, Meta, TrainingState
@@ -84,16 +86,37 @@ def _write_shards(folder: Path, parts: Parts, ranks: Ranks) -> Entries:
 
 def _write_whole(folder: Path, parts: Parts, meta: Meta, entries: Entries) -> None:
     """Write what all ranks have in common; the manifest of all files comes last."""
+    weights = {n: t for n, t in parts.model.items() if isinstance(t, Tensor)}
     training = {"training": parts.training, "rank_states": parts.rank_states}
-    with _errors_of_the_disk(folder / TRAINING), open(folder / TRAINING, "wb") as f:
-        torch.save(training, f)
-    tensors = {n: t for n, t in parts.model.items() if isinstance(t, Tensor)}
-    with _errors_of_the_disk(folder / WEIGHTS):
-        write_weights(folder / WEIGHTS, tensors)
+    files = {
+        TRAINING: partial(_write_training, training),
+        WEIGHTS: partial(write_weights, weights),
+        META: partial(_write_meta, meta),
+    }
+    with ThreadPoolExecutor() as pool:
+        described, synced = [], []
+        for name, write in files.items():
+            path = folder / name
+            with _errors_of_the_disk(path):
+                write(path)
+            # beside the writing of the next one, which needs no CPU meanwhile
+            described.append(pool.submit(describe, folder, [path]))
+            synced.append(pool.submit(sync, path))
+        for job in synced:
+            job.result()
+        for job in described:
+            entries |= job.result()
+    write_manifest(folder, entries)
+
+
+def _write_training(state: Mapping[str, Any], path: Path) -> None:
+    with open(path, "wb") as file:
+        torch.save(state, file)
+
+
+def _write_meta(meta: Meta, path: Path) -> None:
     text = json.dumps(asdict(meta), indent=2, allow_nan=False)
-    (folder / META).write_text(text + "\n", encoding="utf-8")
-    whole = describe(folder, [folder / name for name in (TRAINING, WEIGHTS, META)])
-    write_manifest(folder, entries | whole)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 @contextmanager
