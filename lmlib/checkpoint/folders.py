@@ -25,42 +25,47 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary_name(path)
-    try:
-        temporary.mkdir()
-        with _locked(temporary):
+    with _opened(path.parent) as parent:
+        with suppress(OSError):  # where the file system knows no locks
+            fcntl.flock(parent, fcntl.LOCK_EX)
+        try:
+            temporary.mkdir()
             yield temporary
             for file in temporary.rglob("*"):
                 sync(file)
             sync(temporary)
             os.rename(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    sync(path.parent)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        os.fsync(parent)
 
 
 def remove_folder(path: Path) -> None:
     """Remove a folder so that its name never stands for a part of it."""
     temporary = _temporary_name(path)
     os.rename(path, temporary)
-    shutil.rmtree(temporary, ignore_errors=True)  # the rest is removed as stale
+    shutil.rmtree(temporary, ignore_errors=True)  # what is left is stale
 
 
 def remove_stale(parent: Path) -> None:
-    """Remove what killed processes left in ``parent``, and nobody writes to."""
-    with suppress(OSError):
+    """Remove what processes that were killed have left in ``parent``.
+
+    While any process writes there, nothing is removed. The kernel knows: it frees
+    a lock when a process ends, however that does. The number of a process would
+    tell less, for in a container it may be the same each time.
+    """
+    with suppress(OSError), _opened(parent) as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for folder in parent.iterdir():
-            if _TEMPORARY.fullmatch(folder.name) and not _is_locked(folder):
+            if _TEMPORARY.fullmatch(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def sync(path: Path) -> None:
     """Return once a file's bytes, or a folder's names, have reached the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
+    with _opened(path) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _temporary_name(path: Path) -> Path:
@@ -68,32 +73,9 @@ def _temporary_name(path: Path) -> Path:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold a lock that the kernel releases when the process ends, however it does.
-
-    A process number in the name would not do: in a container every run may have
-    the same. Where the file system knows no locks, none is held.
-    """
-    descriptor = os.open(folder, os.O_RDONLY)
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
-
-
-def _is_locked(folder: Path) -> bool:
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    finally:
-        os.close(descriptor)
-    return False

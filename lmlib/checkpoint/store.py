@@ -222,7 +222,7 @@ class CheckpointStore:
         try:
             self._remove(lambda step: step not in kept)
         except OSError as error:  # the new one is there all the same
-            self._warn(f"An old checkpoint could not be removed: {error}", 5)
+            self._warn(f"An old checkpoint could not be removed: {error}", 4)
 
     def _remove(self, is_surplus: Callable[[int], bool]) -> None:
         for step, path in step_paths(self.folder).items():
@@ -239,7 +239,7 @@ class CheckpointStore:
             self._warn(
                 f"NO CHECKPOINT was written at step {step}: {error}. The run goes "
                 f"on; what is in {self.folder} is as it was. Make room there.",
-                stacklevel=5,
+                stacklevel=4,
             )
             return None
 

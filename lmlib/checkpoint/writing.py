@@ -99,7 +99,7 @@ def _write_whole(folder: Path, parts: Parts, meta: Meta, entries: Entries) -> No
             path = folder / name
             with _errors_of_the_disk(path):
                 write(path)
-            # beside the writing of the next one, which needs no CPU meanwhile
+            # beside the writing of the next one: neither holds Python's lock
             described.append(pool.submit(describe, folder, [path]))
             synced.append(pool.submit(sync, path))
         for job in synced:
