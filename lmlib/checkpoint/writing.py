@@ -38,11 +38,11 @@ WEIGHTS, TRAINING, SHARDS = "model.safetensors", "training.pt", "shards"
 
 @dataclass(frozen=True)
 class Parts:
-    """A state by the files that it goes into; on other ranks than 0 only shards."""
+    """A state by where it goes: the first two are written by rank 0 alone."""
 
     model: dict[str, Tensor]
     training: dict[str, Any]
-    rank_states: list[Any]
+    rank_state: Any
     shards: dict[str, DTensor]
 
 
@@ -60,9 +60,7 @@ def take_apart(state: TrainingState, ranks: Ranks, *, copy: bool) -> Parts:
     return Parts(
         model=plain_state(model, "model", copy=copy_whole),
         training=plain_state(training, "training", copy=copy_whole),
-        rank_states=ranks.gather(
-            plain_state(state.rank_state, "rank_state", copy=True)
-        ),
+        rank_state=plain_state(state.rank_state, "rank_state", copy=copy),
         shards=plain_state(model_shards | training_shards, "shards", copy=copy),
     )
 
@@ -76,7 +74,13 @@ def write_checkpoint(path: Path, parts: Parts, meta: Meta, ranks: Ranks) -> None
             mine = ranks.together(lambda: _write_shards(folder, parts, ranks))
             for theirs in ranks.gather(mine):
                 entries |= theirs
-        ranks.on_main(lambda: _write_whole(folder, parts, meta, entries))
+        training = {
+            "training": parts.training,
+            "rank_states": ranks.gather(parts.rank_state),
+        }
+        ranks.on_main(
+            lambda: _write_whole(folder, parts.model, training, meta, entries)
+        )
 
 
 def _write_shards(folder: Path, parts: Parts, ranks: Ranks) -> Entries:
@@ -84,10 +88,15 @@ def _write_shards(folder: Path, parts: Parts, ranks: Ranks) -> Entries:
     return describe(folder, files)
 
 
-def _write_whole(folder: Path, parts: Parts, meta: Meta, entries: Entries) -> None:
+def _write_whole(
+    folder: Path,
+    model: Mapping[str, Any],
+    training: Mapping[str, Any],
+    meta: Meta,
+    entries: Entries,
+) -> None:
     """Write what all ranks have in common; the manifest of all files comes last."""
-    weights = {n: t for n, t in parts.model.items() if isinstance(t, Tensor)}
-    training = {"training": parts.training, "rank_states": parts.rank_states}
+    weights = {n: t for n, t in model.items() if isinstance(t, Tensor)}
     files = {
         TRAINING: partial(_write_training, training),
         WEIGHTS: partial(write_weights, weights),
