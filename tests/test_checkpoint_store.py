@@ -4,8 +4,8 @@ import errno
 import json
 import os
 import pickle
+import resource
 import subprocess
-import sys
 import threading
 import warnings
 from dataclasses import replace
@@ -511,63 +511,51 @@ def test_an_old_one_that_cannot_be_removed_is_no_failure(tmp_path, monkeypatch):
     assert made.load().meta.step == 2
 
 
-FILL = """
-import resource, sys, torch, warnings
-from lmlib.checkpoint import CheckpointStore, TrainingState
-
-folder, limit, *sizes = sys.argv[1], *map(int, sys.argv[2:])
-small = TrainingState({"a": torch.ones(9)}, {})
-for model, training in zip(sizes[::2], sizes[1::2]):
-    store = CheckpointStore(f"{folder}/{model}", on_error="warn")
-    store.save(small, step=1)
-    if limit:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+def fill(folder, model, training):
+    """Save what is too large; return what was said, and see that nothing else has changed."""
+    made = CheckpointStore(folder, on_error="warn")
+    made.save(state(1.0), step=1)
     big = TrainingState({"a": torch.zeros(model)}, {"a": torch.zeros(training)})
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        assert store.save(big, step=2) is None
-        store.save_async(big, step=3)
-        assert store.wait() is None
-    print(*[warning.message for warning in warned], sep="\\n")
-    assert store.save(small, step=4)
-"""
+    with pytest.warns(CheckpointWarning) as warned:  # noqa: PT031
+        assert made.save(big, step=2) is None
+        made.save_async(big, step=3)
+        assert made.wait() is None
+        assert names(folder) == ["step-00000001"]
+    assert made.save(state(4.0), step=4)
+    assert made.load(1).training == {"value": 1.0}
+    assert made.load(4).training == {"value": 4.0}
+    return [str(warning.message) for warning in warned]
 
 
-def fill(folder, limit, *sizes):
-    """Save states that are too large, and look at what was said and what is left."""
-    command = [sys.executable, "-c", FILL, folder, *map(str, [limit, *sizes])]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert ended.returncode == 0, ended.stderr
-    for size in sizes[::2]:
-        assert names(folder / f"{size}") == ["step-00000001", "step-00000004"]
-        assert CheckpointStore(folder / f"{size}").load().model["a"].sum() == 9
-    return ended.stdout.splitlines()
-
-
-def test_files_that_the_kernel_refuses_to_write(tmp_path):
+@pytest.mark.parametrize(
+    ("model", "training", "file"), [(100_000, 9, "model.safetensors"), (9, 100_000, "training.pt")]
+)
+def test_a_file_that_the_kernel_refuses_to_write(tmp_path, model, training, file):
     """A limit on the size of files, in the writers of safetensors and of torch."""
-    lines = fill(tmp_path, 100_000, 100_000, 9, 9, 100_000)
-    reasons = ["step 2: [Errno 27] File too large: ", "step 3: [Errno 27] File too large: "]
-    assert len(lines) == 4
-    for line, reason, file in zip(lines, reasons * 2, ["model.safetensors"] * 2 + ["training.pt"] * 2, strict=True):
-        assert f"NO CHECKPOINT was written at {reason}" in line
-        assert f"{file}'. The run goes on; what is in {tmp_path}" in line
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        told = fill(tmp_path, model, training)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    for step, line in zip((2, 3), told, strict=True):
+        assert f"NO CHECKPOINT was written at step {step}: [Errno 27] File too large: " in line
+        assert f"{file}'. The run goes on; what is in {tmp_path} is as it was." in line
 
 
 def test_a_disk_that_is_full(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", disk]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", tmp_path]
     try:
         subprocess.run(mount, check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("only root may mount")
     try:
-        lines = fill(disk, 0, 100_000, 9, 9, 100_000, 20_000, 40_000)
+        for model, training in [(100_000, 9), (9, 100_000), (20_000, 40_000)]:
+            told = fill(tmp_path / f"{model}", model, training)
+            assert len(told) == 2
+            assert all("[Errno 28] No space left on device" in line for line in told)
     finally:
-        subprocess.run(["umount", disk], check=True)
-    assert len(lines) == 6
-    assert all("[Errno 28] No space left on device" in line for line in lines)
+        subprocess.run(["umount", "--lazy", tmp_path], check=True)
 
 
 # --- saving while the run goes on -----------------------------------------------------------------------------------
