@@ -180,6 +180,9 @@ def meet_wrong_arguments(world, folder):
     """All ranks raise what one does, and go on together."""
     store = CheckpointStore(folder, world=world)
     mine = {1} if world.rank == 1 else None
+    model, optimizer = build(world, "shard")
+    with pytest.raises(ValueError, match="The state is sharded: pass the world"):
+        CheckpointStore(folder).save(state_of(model, optimizer), step=51)
     for _ in range(2):
         with pytest.raises(TypeError, match=r"rank_state is \{1\}"):
             store.save(TrainingState({}, {}, mine), step=51)

@@ -29,12 +29,14 @@ def read_checkpoint(
     """Verify and read a folder; CorruptCheckpoint if it is not as it was written.
 
     On a CPU whole tensors stay in the mapped files until they are looked at: there
-    is no second copy of a state that is loaded.
+    is no second copy of a state that is loaded. What is sharded in ``into`` comes
+    in its parts, however it was saved; all else as a whole.
     """
     listed = ranks.together(lambda: _verify(path, ranks))
     meta = read_meta(path)
     state = _read_training(path / TRAINING, map_location)
-    model, training = _read_model(path / WEIGHTS, map_location), state["training"]
+    training = state["training"]
+    model = _read_model(path / WEIGHTS, map_location)
     examples = _sharded_tensors(into)
     if any(name.startswith(f"{SHARDS}/") for name in listed):
         shards = read_shards(path / SHARDS, examples, map_location)
@@ -64,11 +66,9 @@ def _verify(path: Path, ranks: Ranks) -> list[str]:
 def _sharded_tensors(state: TrainingState | None) -> dict[str, Tensor]:
     if state is None:
         return {}
-    model, training = (
-        take_out(state.model, "model"),
-        take_out(state.training, "training"),
-    )
-    return model[1] | training[1]
+    _, of_model = take_out(state.model, "model")
+    _, of_training = take_out(state.training, "training")
+    return of_model | of_training
 
 
 def _read_model(path: Path, device: str | torch.device) -> dict[str, Tensor]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
+from safetensors import SafetensorError
 from torch import Tensor
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -82,17 +83,17 @@ def read_shards(
     """
     reader = dcp.HuggingFaceStorageReader(str(folder))
     tensors = {}
-    for name, saved in reader.read_metadata().state_dict_metadata.items():
-        tensors[name] = into.get(name)
-        if tensors[name] is None:
-            dtype = saved.properties.dtype
-            tensors[name] = torch.empty(saved.size, dtype=dtype, device=device)
-        _check_shape(name, saved.size, tensors[name].shape)
     try:
+        for name, saved in reader.read_metadata().state_dict_metadata.items():
+            tensors[name] = into.get(name)
+            if tensors[name] is None:
+                dtype = saved.properties.dtype
+                tensors[name] = torch.empty(saved.size, dtype=dtype, device=device)
+            _check_shape(name, saved.size, tensors[name].shape)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "torch.distributed is disabled")
             dcp.load(tensors, storage_reader=reader, no_dist=True)
-    except CheckpointException as error:
+    except (CheckpointException, SafetensorError, KeyError) as error:
         raise CorruptCheckpoint(f"{folder.name} cannot be read: {error}") from error
     return tensors
 

@@ -41,6 +41,10 @@ class CheckpointStore:
     With ``on_error="warn"``, a full disk and the like is a ``CheckpointWarning``:
     the old ones are as they were, and the run can go on.
 
+    With a ``world``, all its ranks make a store of one folder, and then call its
+    methods together. They agree on what was saved, and raise what one of them does.
+    A sharded model needs that; of others, rank 0 writes all.
+
     Raises ValueError for a ``keep_last`` that is no whole number from 1 on, and for
     another ``on_error``.
     """
@@ -123,6 +127,9 @@ class CheckpointStore:
 
         Where the latest or the best is damaged, a ``CheckpointWarning`` says so,
         and the one before it is loaded, or the next best.
+
+        Tensors are whole, wherever they were sharded, unless they are sharded in
+        ``into``, the state of the run that is to go on: its parts are filled.
 
         Raises FileNotFoundError if there is none, and CorruptCheckpoint, with all
         that was tried, if none can be read.

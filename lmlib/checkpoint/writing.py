@@ -49,13 +49,16 @@ class Parts:
 def take_apart(state: TrainingState, ranks: Ranks, *, copy: bool) -> Parts:
     """Say what goes where, of copies in CPU memory or of the tensors themselves.
 
-    Raises TypeError for what could not be loaded again.
+    Raises TypeError for what could not be loaded again, and ValueError for a part
+    of a tensor whose other parts nobody else would write.
     """
     for name, leaf in state.model.items():
         if not isinstance(leaf, Tensor):
             raise TypeError(f"model/{name} is no tensor: put it into training.")
     model, model_shards = take_out(state.model, "model")
     training, training_shards = take_out(state.training, "training")
+    if model_shards | training_shards and ranks.size == 1:
+        raise ValueError("The state is sharded: pass the world to CheckpointStore.")
     copy_whole = copy and ranks.is_main  # the others do not write it
     return Parts(
         model=plain_state(model, "model", copy=copy_whole),
