@@ -9,9 +9,8 @@ __all__ = ["MANIFEST", "CorruptCheckpoint", "describe", "verify", "write_manifes
 
 MANIFEST = "manifest.json"
 
-Entries = dict[
-    str, dict[str, int | str]
-]  # {"size": bytes, "sha256": digits} by name
+# Of each file by name: {"size": bytes, "sha256": digits}
+Entries = dict[str, dict[str, int | str]]
 
 
 class CorruptCheckpoint(ValueError):

@@ -35,7 +35,11 @@ class Ranks:
         return values
 
     def together(self, action: Callable[[], T]) -> T:
-        """Do it on every rank; what the first to fail raises, all raise."""
+        """Do it on every rank; what the first to fail raises, all raise.
+
+        If an action speaks to the other ranks, nothing in it may fail on one alone
+        unless that, too, is done together: the others would wait for what it says.
+        """
         if self.group is None:
             return action()
         result, error = None, None
