@@ -1,0 +1,51 @@
+"""What a folder of Hugging Face holds, and what goes together in one."""
+
+from types import MappingProxyType
+
+import torch
+
+from lmlib.bpe import Tokenizer
+from lmlib.config import ModelConfig
+
+__all__ = [
+    "CONFIG",
+    "DTYPES",
+    "GENERATION",
+    "INDEX",
+    "TOKENIZER",
+    "TOKENIZER_CONFIG",
+    "WEIGHTS",
+    "check_dtype",
+    "check_vocabulary",
+]
+
+CONFIG = "config.json"
+GENERATION = "generation_config.json"
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"  # which of several files holds a weight
+TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+
+DTYPES = MappingProxyType(
+    {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+)
+
+
+def check_dtype(dtype: torch.dtype) -> None:
+    """ValueError for weights in another dtype than fp32, bf16 or fp16."""
+    if dtype not in DTYPES:
+        known = ", ".join(map(str, DTYPES))
+        raise ValueError(f"Weights cannot be {dtype}: choose one of {known}.")
+
+
+def check_vocabulary(config: ModelConfig, tokenizer: Tokenizer | None) -> None:
+    """ValueError for a tokenizer that gives ids the model has no embedding for.
+
+    A model may have more: vocabularies are padded to sizes that GPUs like.
+    """
+    if tokenizer and tokenizer.vocab_size > config.vocab_size:
+        raise ValueError(
+            f"The tokenizer has ids up to {tokenizer.vocab_size - 1}, and the "
+            f"model's vocab_size is {config.vocab_size}: use the tokenizer that "
+            "the model was made for."
+        )

@@ -1,0 +1,174 @@
+"""A folder that ``transformers`` wrote, as a model and its tokenizer."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from lmlib.bpe import Tokenizer
+from lmlib.bpe.formats.gpt2 import read_json_object
+from lmlib.checkpoint.weights import read_weights
+from lmlib.config import ModelConfig
+from lmlib.export.config_json import from_transformers_config
+from lmlib.export.files import (
+    CONFIG,
+    DTYPES,
+    INDEX,
+    TOKENIZER,
+    WEIGHTS,
+    check_dtype,
+    check_vocabulary,
+)
+from lmlib.export.weights import from_transformers_state_dict
+from lmlib.model import TransformerLM
+
+__all__ = ["Loaded", "load_hugging_face"]
+
+PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a folder held; if ``tokenizer`` is None, ``no_tokenizer`` says why."""
+
+    model: TransformerLM
+    tokenizer: Tokenizer | None
+    no_tokenizer: str | None = None
+
+    @property
+    def config(self) -> ModelConfig:
+        """The config of the model."""
+        return self.model.config
+
+
+def load_hugging_face(
+    folder: str | os.PathLike, *, dtype: torch.dtype | None = None
+) -> Loaded:
+    """Read a folder with a GPT-2 or a Llama as a model, ready to evaluate.
+
+    Weights are safetensors, in one file or in several with an index, and stay in
+    the dtype that they have there, unless one is given. A tokenizer is taken if it
+    is byte-level BPE that we can read exactly, which is not a condition. Nothing is
+    downloaded, and no pickle is opened: opening one runs what it holds.
+
+    Raises FileNotFoundError for a file that is missing, and ValueError, which names
+    the folder and what is wrong, for a model of another kind, for weights that do
+    not fit its config, and for a tokenizer with more ids than the model.
+    """
+    folder = Path(folder)
+    if dtype is not None:
+        check_dtype(dtype)
+    content = _read_config(folder)
+    files = _weight_files(folder)
+    try:
+        config = from_transformers_config(content)
+        model = _model(config, _read_weights(files), dtype)
+        tokenizer, problem = _read_tokenizer(folder)
+        check_vocabulary(config, tokenizer)
+    except ValueError as error:
+        raise ValueError(f"{folder} cannot be read: {error}") from None
+    return Loaded(model, tokenizer, problem)
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    if not (folder / CONFIG).is_file():
+        raise FileNotFoundError(
+            f"There is no {CONFIG} in {folder}: name a folder that save_pretrained "
+            "of transformers wrote. Nothing is downloaded."
+        )
+    return read_json_object(folder / CONFIG)
+
+
+def _read_tokenizer(folder: Path) -> tuple[Tokenizer | None, str | None]:
+    """The tokenizer, or the reason that there is none."""
+    try:
+        return Tokenizer.from_pretrained(folder / TOKENIZER), None
+    except FileNotFoundError:
+        return None, f"there is no {TOKENIZER}"
+    except ValueError as error:
+        return None, str(error)
+
+
+# --- weights ----------------------------------------------------------------------
+
+
+def _model(
+    config: ModelConfig, state: Mapping[str, Tensor], dtype: torch.dtype | None
+) -> TransformerLM:
+    """Build a model around weights, which are copied out of the file, once."""
+    for name, weight in state.items():
+        if weight.dtype not in DTYPES:
+            raise ValueError(
+                f"{name!r} is {weight.dtype}: only weights in fp32, bf16 or fp16 "
+                "can be read."
+            )
+    weights = {
+        name: weight.to(
+            dtype or weight.dtype, copy=True, memory_format=torch.contiguous_format
+        )
+        for name, weight in from_transformers_state_dict(config, state).items()
+    }
+    with torch.device("meta"):
+        model = TransformerLM(config)
+    model.load_state_dict(weights, assign=True)
+    return model.eval()
+
+
+def _read_weights(files: Mapping[Path, set[str] | None]) -> dict[str, Tensor]:
+    """All weights of the files, which must be those that an index names."""
+    weights: dict[str, Tensor] = {}
+    for path, expected in files.items():
+        try:
+            state = read_weights(path, "cpu")
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise ValueError(
+                f"{path.name} is damaged, or no safetensors file: {error}"
+            ) from None
+        if expected is not None and state.keys() != expected:
+            name = min(state.keys() ^ expected)
+            raise ValueError(
+                f"{INDEX} and {path.name} do not agree on whether it holds "
+                f"{name!r}."
+            )
+        weights |= state
+    return weights
+
+
+def _weight_files(folder: Path) -> dict[Path, set[str] | None]:
+    """The files with weights; for each the names that an index gives, if any."""
+    if (folder / WEIGHTS).is_file():
+        return {folder / WEIGHTS: None}
+    if not (folder / INDEX).is_file():
+        raise FileNotFoundError(_no_weights(folder))
+    content = read_json_object(folder / INDEX)
+    names = content.get("weight_map")
+    if not isinstance(names, dict) or not names:
+        raise ValueError(f"{folder / INDEX}: weight_map is missing or empty.")
+    files: dict[Path, set[str] | None] = {}
+    for weight, name in names.items():
+        if not isinstance(name, str) or name != Path(name).name:
+            raise ValueError(
+                f"{folder / INDEX}: {weight!r} is said to be in {name!r}, which is "
+                "no file of this folder."
+            )
+        files.setdefault(folder / name, set()).add(weight)
+    for path in files:
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} is missing, and {INDEX} names it.")
+    return files
+
+
+def _no_weights(folder: Path) -> str:
+    for path in sorted(folder.iterdir()):
+        if path.suffix in PICKLES:
+            return (
+                f"{path} is a pickle, which can run anything when it is opened, "
+                f"and there is no {WEIGHTS}. If you trust it, let transformers "
+                "open it, and save_pretrained write safetensors."
+            )
+    return f"There is neither {WEIGHTS} nor {INDEX} in {folder}."
