@@ -216,7 +216,7 @@ def test_a_folder_as_that_of_gpt2s_release(tmp_path):
     path = tmp_path / "model.safetensors"
     state = load_file(path)
     assert "wte.weight" in state
-    save_file(state | {f"h.{i}.attn.bias": torch.ones(1, 1, 32, 32) for i in range(2)}, path)
+    save_file(state | {f"h.{i}.attn.bias": torch.ones(1, 1, 32, 32, dtype=torch.bool) for i in range(2)}, path)
     ids = torch.arange(32)[None]
     with torch.no_grad():
         torch.testing.assert_close(load_hugging_face(tmp_path).model(ids), theirs(ids).logits, rtol=0, atol=1e-5)

@@ -2,14 +2,16 @@
 
 A folder holds ``config.json``, ``model.safetensors`` and the files of a tokenizer,
 in the layout of a GPT-2 or of a Llama. Nothing here needs ``transformers``, and no
-pickle is opened.
+pickle is opened. ``load_trained`` reads what ``lmlib train`` left.
 """
 
 from lmlib.export.config_json import (
     from_transformers_config,
     to_transformers_config,
 )
-from lmlib.export.reading import Loaded, load_hugging_face
+from lmlib.export.loaded import Loaded
+from lmlib.export.reading import load_hugging_face
+from lmlib.export.trained import Trained, load_trained, save_trained
 from lmlib.export.weights import (
     from_transformers_state_dict,
     to_transformers_state_dict,
@@ -18,10 +20,13 @@ from lmlib.export.writing import save_hugging_face
 
 __all__ = [
     "Loaded",
+    "Trained",
     "from_transformers_config",
     "from_transformers_state_dict",
     "load_hugging_face",
+    "load_trained",
     "save_hugging_face",
+    "save_trained",
     "to_transformers_config",
     "to_transformers_state_dict",
 ]

@@ -1,5 +1,7 @@
 """What a folder of Hugging Face holds, and what goes together in one."""
 
+import os
+from pathlib import Path
 from types import MappingProxyType
 
 import torch
@@ -16,6 +18,7 @@ __all__ = [
     "TOKENIZER_CONFIG",
     "WEIGHTS",
     "check_dtype",
+    "check_free",
     "check_vocabulary",
 ]
 
@@ -36,6 +39,16 @@ def check_dtype(dtype: torch.dtype) -> None:
     if dtype not in DTYPES:
         known = ", ".join(map(str, DTYPES))
         raise ValueError(f"Weights cannot be {dtype}: choose one of {known}.")
+
+
+def check_free(folder: Path) -> None:
+    """FileExistsError if there is anything but an empty folder."""
+    if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
+        return
+    if os.path.lexists(folder):
+        raise FileExistsError(
+            f"{folder} is there already: name another folder, or remove it."
+        )
 
 
 def check_vocabulary(config: ModelConfig, tokenizer: Tokenizer | None) -> None:

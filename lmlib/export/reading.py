@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,40 +9,22 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from lmlib.bpe import Tokenizer
 from lmlib.bpe.formats.gpt2 import read_json_object
 from lmlib.checkpoint.weights import read_weights
-from lmlib.config import ModelConfig
 from lmlib.export.config_json import from_transformers_config
 from lmlib.export.files import (
     CONFIG,
-    DTYPES,
     INDEX,
-    TOKENIZER,
     WEIGHTS,
     check_dtype,
     check_vocabulary,
 )
+from lmlib.export.loaded import Loaded, build_model, read_tokenizer
 from lmlib.export.weights import from_transformers_state_dict
-from lmlib.model import TransformerLM
 
-__all__ = ["Loaded", "load_hugging_face"]
+__all__ = ["load_hugging_face"]
 
-PICKLES = (".bin", ".pt", ".pth", ".ckpt")
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """What a folder held; if ``tokenizer`` is None, ``no_tokenizer`` says why."""
-
-    model: TransformerLM
-    tokenizer: Tokenizer | None
-    no_tokenizer: str | None = None
-
-    @property
-    def config(self) -> ModelConfig:
-        """The config of the model."""
-        return self.model.config
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
 def load_hugging_face(
@@ -67,12 +48,13 @@ def load_hugging_face(
     files = _weight_files(folder)
     try:
         config = from_transformers_config(content)
-        model = _model(config, _read_weights(files), dtype)
-        tokenizer, problem = _read_tokenizer(folder)
+        weights = from_transformers_state_dict(config, _read_weights(files))
+        model = build_model(config, weights, dtype)
+        tokenizer, problem = read_tokenizer(folder)
         check_vocabulary(config, tokenizer)
     except ValueError as error:
         raise ValueError(f"{folder} cannot be read: {error}") from None
-    return Loaded(model, tokenizer, problem)
+    return Loaded(model=model, tokenizer=tokenizer, no_tokenizer=problem)
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -84,39 +66,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     return read_json_object(folder / CONFIG)
 
 
-def _read_tokenizer(folder: Path) -> tuple[Tokenizer | None, str | None]:
-    """The tokenizer, or the reason that there is none."""
-    try:
-        return Tokenizer.from_pretrained(folder / TOKENIZER), None
-    except FileNotFoundError:
-        return None, f"there is no {TOKENIZER}"
-    except ValueError as error:
-        return None, str(error)
-
-
 # --- weights ----------------------------------------------------------------------
-
-
-def _model(
-    config: ModelConfig, state: Mapping[str, Tensor], dtype: torch.dtype | None
-) -> TransformerLM:
-    """Build a model around weights, which are copied out of the file, once."""
-    for name, weight in state.items():
-        if weight.dtype not in DTYPES:
-            raise ValueError(
-                f"{name!r} is {weight.dtype}: only weights in fp32, bf16 or fp16 "
-                "can be read."
-            )
-    weights = {
-        name: weight.to(
-            dtype or weight.dtype, copy=True, memory_format=torch.contiguous_format
-        )
-        for name, weight in from_transformers_state_dict(config, state).items()
-    }
-    with torch.device("meta"):
-        model = TransformerLM(config)
-    model.load_state_dict(weights, assign=True)
-    return model.eval()
 
 
 def _read_weights(files: Mapping[Path, set[str] | None]) -> dict[str, Tensor]:
@@ -165,7 +115,7 @@ def _weight_files(folder: Path) -> dict[Path, set[str] | None]:
 
 def _no_weights(folder: Path) -> str:
     for path in sorted(folder.iterdir()):
-        if path.suffix in PICKLES:
+        if path.suffix in _PICKLES:
             return (
                 f"{path} is a pickle, which can run anything when it is opened, "
                 f"and there is no {WEIGHTS}. If you trust it, let transformers "

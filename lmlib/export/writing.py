@@ -25,6 +25,7 @@ from lmlib.export.files import (
     TOKENIZER_CONFIG,
     WEIGHTS,
     check_dtype,
+    check_free,
     check_vocabulary,
 )
 from lmlib.export.weights import to_transformers_state_dict
@@ -60,7 +61,7 @@ def save_hugging_face(
     written.
     """
     folder, state = Path(folder), model.state_dict()
-    _check_free(folder)
+    check_free(folder)
     check_vocabulary(model.config, tokenizer)
     dtype = _widest(state) if dtype is None else dtype
     check_dtype(dtype)
@@ -78,15 +79,6 @@ def save_hugging_face(
             save_file(weights, temporary / WEIGHTS, metadata={"format": "pt"})
         except SafetensorError as error:  # what it makes of a full disk
             raise OSError(f"{folder / WEIGHTS}: {error}") from error
-
-
-def _check_free(folder: Path) -> None:
-    if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
-        return
-    if os.path.lexists(folder):
-        raise FileExistsError(
-            f"{folder} is there already: name another folder, or remove it."
-        )
 
 
 # --- what is said about a model ---------------------------------------------------

@@ -1,0 +1,105 @@
+"""What ``lmlib train`` left in the folder of a run, and a folder like it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from lmlib.bpe import Tokenizer
+from lmlib.checkpoint import Checkpoint, CheckpointStore, TrainingState
+from lmlib.checkpoint.folders import atomic_folder
+from lmlib.checkpoint.records import META
+from lmlib.config import ModelConfig
+from lmlib.export.files import TOKENIZER, check_free, check_vocabulary
+from lmlib.export.loaded import Loaded, build_model, read_tokenizer
+from lmlib.model import TransformerLM
+
+__all__ = ["Trained", "load_trained", "save_trained"]
+
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained(Loaded):
+    """A model as it was at a step of a run."""
+
+    step: int
+    validation_loss: float | None
+
+
+def load_trained(
+    path: str | os.PathLike,
+    checkpoint: Literal["best", "latest"] | int | None = None,
+) -> Trained:
+    """Read a model from the folder of a run, or from one of its checkpoints.
+
+    Of a run it is the checkpoint of a step, the latest, or the one with the best
+    validation loss; if None, the best, or the latest where none was measured. The
+    tokenizer is that of the run.
+
+    Raises FileNotFoundError if there is no such thing, CorruptCheckpoint, a
+    ValueError, if it is not as it was saved, and ValueError if it does not hold a
+    ``TransformerLM``.
+    """
+    path = Path(path)
+    if (path / META).is_file():
+        run = path.parents[1] if path.parent.name == CHECKPOINTS else path
+        found = CheckpointStore(path.parent).load(path)
+    elif (path / CHECKPOINTS).is_dir():
+        run, store = path, CheckpointStore(path / CHECKPOINTS)
+        best = "latest" if store.best_step is None else "best"
+        found = store.load(best if checkpoint is None else checkpoint)
+    else:
+        raise FileNotFoundError(
+            f"{path} is neither the folder of a run nor a checkpoint of one: there "
+            f"is no {CHECKPOINTS} and no {META} in it."
+        )
+    tokenizer, problem = read_tokenizer(run)
+    try:
+        model = build_model(_config(found), found.model)
+        check_vocabulary(model.config, tokenizer)
+    except ValueError as error:
+        raise ValueError(f"{found.path} cannot be used: {error}") from None
+    return Trained(
+        model=model,
+        tokenizer=tokenizer,
+        no_tokenizer=problem,
+        step=found.meta.step,
+        validation_loss=found.meta.validation_loss,
+    )
+
+
+def save_trained(
+    folder: str | os.PathLike,
+    model: TransformerLM,
+    tokenizer: Tokenizer | None = None,
+) -> None:
+    """Write a model as the checkpoint of step 0 in a folder like that of a run.
+
+    ``load_trained`` reads it. There is no state to go on training from. The folder
+    appears when it is whole.
+
+    Raises ValueError for a tokenizer with more ids than the model, and OSError if
+    there is something in the folder, or if it cannot be written.
+    """
+    folder = Path(folder)
+    check_free(folder)
+    check_vocabulary(model.config, tokenizer)
+    state = TrainingState(model.state_dict(), training={})
+    config = {"model": model.config.to_dict()}
+    with atomic_folder(folder) as temporary:
+        if tokenizer:
+            tokenizer.save(temporary / TOKENIZER)
+        store = CheckpointStore(temporary / CHECKPOINTS)
+        store.save(state, step=0, config=config)
+
+
+def _config(found: Checkpoint) -> ModelConfig:
+    """The config of the model, which is a part of that of the run."""
+    config: Any = found.meta.config
+    if not isinstance(config, Mapping) or not isinstance(
+        config.get("model"), Mapping
+    ):
+        raise ValueError("its config says nothing of a model.")
+    return ModelConfig.from_dict(config["model"])
