@@ -61,6 +61,16 @@ app.command(
     name="plan",
     help="Plan a training run: FLOPs, days, memory, whether it fits, cost.",
 )
+app.command(
+    "lmlib.cli.hugging_face.exporting:app",
+    name="export",
+    help="Write a trained model as a folder for Hugging Face's transformers.",
+)
+app.command(
+    "lmlib.cli.hugging_face.importing:app",
+    name="import",
+    help="Read a GPT-2 or a Llama from a folder of Hugging Face.",
+)
 
 WRONG = 2  # usage or input
 INTERRUPTED = 128 + 2  # what a shell reports for a program that SIGINT ended

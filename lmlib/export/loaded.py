@@ -10,6 +10,7 @@ from torch import Tensor
 from lmlib.bpe import Tokenizer
 from lmlib.config import ModelConfig
 from lmlib.export.files import DTYPES, TOKENIZER
+from lmlib.export.fit import check_fit, empty_model
 from lmlib.model import TransformerLM
 
 __all__ = ["Loaded", "build_model", "read_tokenizer"]
@@ -42,6 +43,8 @@ def build_model(
     Raises ValueError if they are not those of the config, or not in fp32, bf16 or
     fp16.
     """
+    model = empty_model(config)
+    check_fit(weights, model.state_dict())
     for name, weight in weights.items():
         if weight.dtype not in DTYPES:
             raise ValueError(
@@ -54,12 +57,7 @@ def build_model(
         )
         for name, weight in weights.items()
     }
-    with torch.device("meta"):
-        model = TransformerLM(config)
-    try:
-        model.load_state_dict(copies, assign=True)
-    except RuntimeError as error:
-        raise ValueError(f"The weights do not fit the config: {error}") from None
+    model.load_state_dict(copies, assign=True)
     return model.eval()
 
 

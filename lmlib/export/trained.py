@@ -44,7 +44,7 @@ def load_trained(
     """
     path = Path(path)
     if (path / META).is_file():
-        run = path.parents[1] if path.parent.name == CHECKPOINTS else path
+        run = path.resolve().parents[1]
         found = CheckpointStore(path.parent).load(path)
     elif (path / CHECKPOINTS).is_dir():
         run, store = path, CheckpointStore(path / CHECKPOINTS)

@@ -1,15 +1,15 @@
 """Weights in the layouts of ``transformers``, for GPT-2 and for Llama."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 
 import torch
 from einops import rearrange
 from torch import Tensor
 
 from lmlib.config import ModelConfig
+from lmlib.export.fit import check_fit, empty_model
 from lmlib.export.layouts import Layout, layout_of
-from lmlib.model import TransformerLM
 
 __all__ = ["from_transformers_state_dict", "to_transformers_state_dict"]
 
@@ -27,15 +27,14 @@ def to_transformers_state_dict(
     says, without the head of a tied model. Tensors are views of ours, but for the
     query, key and value of a GPT-2, which are joined.
 
-    Raises ValueError for a config that is neither a GPT-2 nor a Llama, and if the
-    names in ``state`` are not those of the model.
+    Raises ValueError for a config that is neither a GPT-2 nor a Llama, and if
+    ``state`` is not that of its model.
     """
     layout = layout_of(config)
-    parts = _our_names(config, layout)
-    _check_names(state, {name for names in parts.values() for name in names})
+    check_fit(state, empty_model(config).state_dict())
     return {
         theirs: _join([_turn(layout, name, state[name]) for name in names])
-        for theirs, names in parts.items()
+        for theirs, names in _our_names(state, layout).items()
     }
 
 
@@ -55,35 +54,28 @@ def from_transformers_state_dict(
     """
     layout = layout_of(config)
     state = _named_in_full(layout, state)
-    expected = to_transformers_state_dict(config, _without_memory(config))
-    embedding = _embedding_name(layout)
+    embedding = _their_name("token_embedding.weight", layout.modules)
     if config.tie_embeddings and _equal(state, embedding, _HEAD):
         state.pop(_HEAD)
-    _check_names(state, expected.keys())
-    _check_shapes(state, expected)
+    ours = empty_model(config).state_dict()
+    check_fit(state, to_transformers_state_dict(config, ours))
     weights = {}
-    for theirs, names in _our_names(config, layout).items():
+    for theirs, names in _our_names(ours, layout).items():
         pieces = state[theirs].chunk(len(names), dim=-1)
         for name, piece in zip(names, pieces, strict=True):
             weights[name] = _turn(layout, name, piece)
     return weights
 
 
-def _without_memory(config: ModelConfig) -> dict[str, Tensor]:
-    """Our state dict with names and shapes, and no numbers."""
-    with torch.device("meta"):
-        return TransformerLM(config).state_dict()
-
-
 # --- names ------------------------------------------------------------------------
 
 
-def _our_names(config: ModelConfig, layout: Layout) -> dict[str, list[str]]:
+def _our_names(names: Iterable[str], layout: Layout) -> dict[str, list[str]]:
     """For each of their names ours, in order where several are one of theirs."""
-    names: dict[str, list[str]] = {}
-    for ours in _without_memory(config):
-        names.setdefault(_their_name(ours, layout.modules), []).append(ours)
-    return names
+    grouped: dict[str, list[str]] = {}
+    for name in names:
+        grouped.setdefault(_their_name(name, layout.modules), []).append(name)
+    return grouped
 
 
 def _their_name(name: str, modules: Mapping[str, str]) -> str:
@@ -94,20 +86,16 @@ def _their_name(name: str, modules: Mapping[str, str]) -> str:
     return f"{modules[path]}.{kind}"
 
 
-def _embedding_name(layout: Layout) -> str:
-    return _their_name("token_embedding.weight", layout.modules)
-
-
 def _named_in_full(
     layout: Layout, state: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """Name weights as in the model with a head, unlike those of GPT-2's release."""
-    prefix = layout.prefix
-    if any(name.startswith(prefix) for name in state):
-        return dict(state)
+    weights = {k: v for k, v in state.items() if not _BUFFERS.fullmatch(k)}
+    if any(name.startswith(layout.prefix) for name in weights):
+        return weights
     return {
-        name if name == _HEAD else prefix + name: weight
-        for name, weight in state.items()
+        name if name == _HEAD else layout.prefix + name: weight
+        for name, weight in weights.items()
     }
 
 
@@ -132,30 +120,3 @@ def _join(parts: list[Tensor]) -> Tensor:
 def _equal(state: Mapping[str, Tensor], one: str, other: str) -> bool:
     both_there = one in state and other in state
     return both_there and torch.equal(state[one], state[other])
-
-
-# --- what does not fit ------------------------------------------------------------
-
-_ADVICE = "Change the config so that it describes the model that they come from."
-
-
-def _check_names(state: Mapping[str, Tensor], wanted: Collection[str]) -> None:
-    surplus = {name for name in state if not _BUFFERS.fullmatch(name)}
-    for names, problem in [
-        (wanted - state.keys(), "lack a weight that the config asks for"),
-        (surplus - wanted, "hold a weight that the config has no place for"),
-    ]:
-        if names:
-            raise ValueError(f"The weights {problem}: {min(names)!r}. {_ADVICE}")
-
-
-def _check_shapes(
-    state: Mapping[str, Tensor], expected: Mapping[str, Tensor]
-) -> None:
-    for name, like in expected.items():
-        shape, wanted = tuple(state[name].shape), tuple(like.shape)
-        if shape != wanted:
-            raise ValueError(
-                f"The weights do not fit the config: {name!r} has the shape "
-                f"{shape}, and the config asks for {wanted}. {_ADVICE}"
-            )

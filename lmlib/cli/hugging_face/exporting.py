@@ -1,0 +1,131 @@
+"""``lmlib export``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from lmlib.bpe import Tokenizer
+from lmlib.cli.files import Json, Quiet, print_json
+from lmlib.cli.hugging_face.report import (
+    Dtype,
+    model_facts,
+    print_model,
+    torch_dtype,
+)
+from lmlib.cli.tokenizer.options import Flattened
+
+__all__ = ["EXAMPLES", "USAGE", "ExportOptions", "app", "export"]
+
+USAGE = "Usage: lmlib export RUN --out FOLDER [OPTIONS]"
+
+NOTES = """The model must be a GPT-2 (layernorm, gelu, learned positions, bias) or a
+Llama (rmsnorm, swiglu, rope); others have no layout there.
+"""
+
+EXAMPLES = """Examples:
+
+  lmlib export runs/1 --out my-model
+
+  lmlib export runs/1/checkpoints/step-00001000 --dtype bf16 --out my-model
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """Options of ``lmlib export``.
+
+    Raises OSError if there is something in ``out``, before time is spent.
+    """
+
+    out: Annotated[
+        Path,
+        Parameter(
+            help="The folder to write, which appears once it is whole: "
+            "config.json, model.safetensors, and the files of the tokenizer."
+        ),
+    ]
+    checkpoint: Annotated[
+        str | None,
+        Parameter(
+            help="Which of a run: best, latest, or a step. The best if left out, "
+            "or the latest if none was validated."
+        ),
+    ] = None
+    tokenizer: Annotated[
+        str | None,
+        Parameter(
+            help="Another tokenizer than that of the run: gpt2; or a "
+            "tokenizer.json; or a folder that holds one."
+        ),
+    ] = None
+    end_of_text: Annotated[
+        str | None,
+        Parameter(
+            help="The special token that ends a text, if it is another than "
+            "<|endoftext|>, which need not be there."
+        ),
+    ] = None
+    dtype: Dtype = None
+    json: Json = False
+    quiet: Quiet = False
+
+    def __post_init__(self) -> None:
+        """Check what would be noticed only after loading."""
+        from lmlib.export.files import check_free
+
+        check_free(self.out)
+        _which(self.checkpoint)
+
+
+app = App(name="export", usage=USAGE, help_epilogue=f"{NOTES}\n{EXAMPLES}")
+
+
+@app.default
+def export(
+    run: Annotated[
+        Path, Parameter(help="The folder of a run, or of a checkpoint in it.")
+    ],
+    /,
+    *,
+    options: Flattened[ExportOptions],
+) -> None:
+    """Write a trained model as a folder for Hugging Face's transformers."""
+    from lmlib.data.prepare import END_OF_TEXT
+    from lmlib.export import load_trained, save_hugging_face
+
+    trained = load_trained(run, _which(options.checkpoint))
+    tokenizer = trained.tokenizer
+    if options.tokenizer is not None:
+        tokenizer = Tokenizer.from_pretrained(options.tokenizer)
+    save_hugging_face(
+        options.out,
+        trained.model,
+        tokenizer,
+        dtype=torch_dtype(options.dtype),
+        end_of_text=options.end_of_text or END_OF_TEXT,
+    )
+    step, loss = trained.step, trained.validation_loss
+    facts = model_facts(
+        trained.config, tokenizer, trained.no_tokenizer, options.out
+    )
+    if options.json:
+        print_json(
+            {"run": str(run), "step": step, "validation_loss": loss, **facts}
+        )
+    elif not options.quiet:
+        measured = "" if loss is None else f", validation loss {loss:.4f}"
+        print(f"read        step {step:,}{measured}")
+        print_model(facts)
+
+
+def _which(checkpoint: str | None) -> Literal["best", "latest"] | int | None:
+    """Return what ``load_trained`` is to be told."""
+    if checkpoint is None or checkpoint in ("best", "latest"):
+        return checkpoint
+    if checkpoint.isdecimal():
+        return int(checkpoint)
+    raise ValueError(
+        f"--checkpoint is {checkpoint!r}: say best, latest, or a step."
+    )
