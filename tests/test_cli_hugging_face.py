@@ -20,7 +20,7 @@ from lmlib.checkpoint import CheckpointStore, TrainingState
 from lmlib.cli import app, main
 from lmlib.cli.hugging_face import exporting, importing
 from lmlib.config import ModelConfig
-from lmlib.export import load_trained
+from lmlib.export import load_trained, save_hugging_face
 from lmlib.model import TransformerLM
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -35,20 +35,17 @@ COMMANDS = [
 
 
 def save_run(folder, config=CONFIG, tokenizer=TOKENIZER):
-    store = CheckpointStore(f"{folder}/checkpoints")
+    store = CheckpointStore(Path(folder, "checkpoints"))
     for step, loss in [(10, 2.0), (20, 2.5)]:
         model = TransformerLM(config, generator=torch.Generator().manual_seed(step))
         state = TrainingState(model.state_dict(), {})
         store.save(state, step=step, validation_loss=loss, config={"model": config.to_dict()})
     if tokenizer:
-        tokenizer.save(f"{folder}/tokenizer.json")
+        tokenizer.save(Path(folder, "tokenizer.json"))
 
 
-@pytest.fixture
-def run(capfd, monkeypatch, tmp_path):
-    """Run a command in a folder that holds a run."""
-    monkeypatch.chdir(tmp_path)
-    save_run("run")
+def run_in(folder, capfd, monkeypatch):
+    monkeypatch.chdir(folder)
 
     def run(*arguments):
         capfd.readouterr()
@@ -57,6 +54,13 @@ def run(capfd, monkeypatch, tmp_path):
         return SimpleNamespace(code=code, out=out, err=err)
 
     return run
+
+
+@pytest.fixture
+def run(capfd, monkeypatch, tmp_path):
+    """Run a command in a folder that holds a run."""
+    save_run(tmp_path / "run")
+    return run_in(tmp_path, capfd, monkeypatch)
 
 
 def succeed(done):
@@ -186,18 +190,26 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "reason"), WRONG, ids=lambda value: " ".join(map(str, value))[:60])
-def test_wrong_input_is_one_line_and_writes_nothing(run, arguments, reason):
-    save_run("mixed", ModelConfig(264, 8, 16, 1, 2, position="learned"))
+@pytest.fixture(scope="module")
+def wrong_folders(tmp_path_factory):
+    """A run, and what cannot be exported or imported."""
+    folder = tmp_path_factory.mktemp("wrong")
+    save_run(folder / "run")
+    save_run(folder / "mixed", ModelConfig(264, 8, 16, 1, 2, position="learned"))
     for name in ("pickled", "mistral"):
-        succeed(run("export", "run", "--out", name))
-    Path("pickled/model.safetensors").unlink()
-    Path("pickled/pytorch_model.bin").write_bytes(pickle.dumps({}))
-    Path("mistral/config.json").write_text('{"model_type": "mistral"}')
-    before = sorted(os.listdir())
-    done = run(*arguments)
+        save_hugging_face(folder / name, TransformerLM(CONFIG))
+    (folder / "pickled" / "model.safetensors").unlink()
+    (folder / "pickled" / "pytorch_model.bin").write_bytes(pickle.dumps({}))
+    (folder / "mistral" / "config.json").write_text('{"model_type": "mistral"}')
+    return folder
+
+
+@pytest.mark.parametrize(("arguments", "reason"), WRONG, ids=lambda value: " ".join(map(str, value))[:60])
+def test_wrong_input_is_one_line_and_writes_nothing(wrong_folders, capfd, monkeypatch, arguments, reason):
+    before = sorted(wrong_folders.rglob("*"))
+    done = run_in(wrong_folders, capfd, monkeypatch)(*arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("error: ")
     assert done.err.count("\n") == 1
     assert reason in done.err
-    assert sorted(os.listdir()) == before
+    assert sorted(wrong_folders.rglob("*")) == before

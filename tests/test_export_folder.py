@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -323,21 +324,15 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path, monkeypatch, error):
     refuse_to_write(tmp_path / "model", expected, "$", build(), TOKENIZER)
 
 
-def test_nothing_is_left_where_the_disk_is_full(tmp_path):
+@pytest.mark.parametrize(("limit", "name"), [(100_000, "model.safetensors"), (100, "config.json")])
+def test_nothing_is_left_where_the_disk_is_full(tmp_path, limit, name):
     """A limit on the size of files: the kernel refuses to write on, as on a full disk."""
-    code = (
-        "import resource, sys; from lmlib.config import named_config; from lmlib.model import TransformerLM\n"
-        "from lmlib.export import save_hugging_face\n"
-        "model = TransformerLM(named_config('tiny'))\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n"
-        "try: save_hugging_face(sys.argv[1], model)\n"
-        "except OSError as error: print(error)"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "model"], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert f"{tmp_path / 'model' / 'model.safetensors'}: " in ended.stdout
-    assert os.listdir(tmp_path) == []
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        refuse_to_write(tmp_path / "model", OSError, f"File too large.*{name}|{name}: .*File too large", build())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_transformers_is_not_needed():
