@@ -178,7 +178,7 @@ WRONG = [
     (["export", "nowhere", "--out", "new"], "nowhere is neither the folder of a run nor a checkpoint of one"),
     (["export", "run", "--out", "run"], "run is there already: name another folder, or remove it"),
     (["export", "run", "--out", "new", "--checkpoint", "last"], "--checkpoint is 'last': say best, latest, or a step"),
-    (["export", "run", "--out", "new", "--checkpoint", "11"], "there are the steps 10, 20"),
+    (["export", "run", "--out", "new", "--checkpoint", "11"], "There is no checkpoint run/checkpoints/step-00000011"),
     (["export", "run", "--out", "new", "--dtype", "fp8"], 'Choose from: "fp32", "bf16", "fp16"'),
     (["export", "run", "--out", "new", "--tokenizer", "gpt2"], "ids up to 50256, and the model's vocab_size is 264"),
     (["export", "run", "--out", "new", "--end-of-text", "<x>"], "no special token '<x>' to end a text with"),

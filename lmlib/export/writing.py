@@ -67,18 +67,15 @@ def save_hugging_face(
     check_dtype(dtype)
     descriptions = _descriptions(model.config, dtype, tokenizer, end_of_text)
     weights = to_transformers_state_dict(model.config, _cast(state, dtype))
-    weights = {name: weight.contiguous() for name, weight in weights.items()}
     with atomic_folder(folder) as temporary:
         for name, content in descriptions.items():
             text = json.dumps(content, indent=2, ensure_ascii=False)
             write_atomically(temporary / name, f"{text}\n")
         if tokenizer:
             tokenizer.save(temporary / TOKENIZER)
-        try:
-            # what transformers asks for; two entries would have no fixed order
-            save_file(weights, temporary / WEIGHTS, metadata={"format": "pt"})
-        except SafetensorError as error:  # what it makes of a full disk
-            raise OSError(f"{folder / WEIGHTS}: {error}") from error
+        _write_weights(temporary / WEIGHTS, weights)
+        # safetensors would let nobody but the owner read it
+        (temporary / WEIGHTS).chmod((temporary / CONFIG).stat().st_mode)
 
 
 # --- what is said about a model ---------------------------------------------------
@@ -145,3 +142,12 @@ def _cast(state: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
                 "which has the range of fp32."
             )
     return weights
+
+
+def _write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
+    whole = {name: weight.contiguous() for name, weight in weights.items()}
+    try:
+        # What transformers asks for; two entries would have no fixed order.
+        save_file(whole, path, metadata={"format": "pt"})
+    except SafetensorError as error:  # what it makes of a full disk
+        raise OSError(f"{path.name} cannot be written: {error}") from error
