@@ -125,6 +125,12 @@ def test_a_config_without_a_layout(changes, wishes):
             convert(config, {})
 
 
+def test_a_head_of_its_own_may_be_equal_to_the_embedding():
+    config, state = ModelConfig(**SIZES, bias=True), llama_state()
+    state["lm_head.weight"] = state["model.embed_tokens.weight"]
+    assert "head.weight" in from_transformers_state_dict(config, state)
+
+
 def test_names_that_are_not_ours():
     config = ModelConfig(**SIZES)
     compiled = {f"_orig_mod.{name}": weight for name, weight in TransformerLM(config).state_dict().items()}

@@ -52,7 +52,7 @@ def save_hugging_face(
     what is generated from nothing. The default is left out where the tokenizer does
     not have it; None leaves it out always.
 
-    The folder appears when it is whole. Weights are copied at most once on the way.
+    The folder appears when it is whole.
 
     Raises ValueError for a model that is neither a GPT-2 nor a Llama, for weights
     beyond the range of ``dtype``, for a tokenizer with more ids than the model or
