@@ -107,6 +107,8 @@ def test_generation_stops_at_the_end_of_a_text_and_begins_there(tmp_path):
     if sign < 0:
         pytest.fail("the seed makes the end unlikely: choose another")
     assert theirs.generate(do_sample=False, max_length=32).tolist() == [[end, end]]
+    assert theirs.generation_config.pad_token_id == end  # of shorter texts in a batch
+    assert theirs.config.pad_token_id is None  # else its embedding would not be trained further
 
 
 @pytest.mark.parametrize("changes", [SHAPES[0], SHAPES[3]])

@@ -97,7 +97,7 @@ def test_what_is_damaged_is_not_read(run):
 def test_what_is_no_run(tmp_path, run):
     with pytest.raises(FileNotFoundError, match="is neither the folder of a run nor a checkpoint of one"):
         load_trained(tmp_path)
-    with pytest.raises(FileNotFoundError, match="no checkpoint .*step-00000011"):
+    with pytest.raises(FileNotFoundError, match=r"no checkpoint .*step-00000011"):
         load_trained(run, 11)
 
 
