@@ -4,6 +4,8 @@ True and False are no numbers here, though Python counts with them.
 """
 
 import math
+from collections.abc import Iterable
+from difflib import get_close_matches
 from numbers import Integral, Real
 
 __all__ = [
@@ -17,6 +19,7 @@ __all__ = [
     "is_number",
     "is_share",
     "is_whole",
+    "unknown_name",
 ]
 
 
@@ -84,3 +87,11 @@ def check_size(name: str, value: object) -> int:
 def check_switch(name: str, value: object) -> None:
     """ValueError unless ``value`` is True or False."""
     check(isinstance(value, bool), name, "True or False", value)
+
+
+def unknown_name(what: str, name: object, known: Iterable[str]) -> str:
+    """What to say of a name that is none of those known, with the closest one."""
+    known = list(known)
+    close = get_close_matches(str(name).casefold(), known, n=1)
+    hint = f"did you mean {close[0]!r}? It" if close else "it"
+    return f"There is no {what} {name!r}; {hint} can be one of {', '.join(known)}."

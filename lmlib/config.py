@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Literal, Self, get_args, get_type_hints
 
-from lmlib.checks import check, check_number, check_size, check_switch
+from lmlib.checks import (
+    check,
+    check_number,
+    check_size,
+    check_switch,
+    unknown_name,
+)
 
 __all__ = [
     "MODEL_SHAPES",
@@ -111,7 +116,7 @@ class ModelConfig:
         names = [field.name for field in fields(cls)]
         for key in values:
             if key not in names:
-                raise ValueError(_unknown("config key", key, names))
+                raise ValueError(unknown_name("config key", key, names))
         required = [f.name for f in fields(cls) if f.default is MISSING]
         if missing := [name for name in required if name not in values]:
             raise ValueError(
@@ -184,19 +189,13 @@ class ParameterCounts:
 def named_config(name: str) -> ModelConfig:
     """The config of that name in ``MODEL_SHAPES``; ValueError lists the names."""
     if name not in MODEL_SHAPES:
-        raise ValueError(_unknown("model shape", name, MODEL_SHAPES))
+        raise ValueError(unknown_name("model shape", name, MODEL_SHAPES))
     return MODEL_SHAPES[name]
 
 
 def _check_choice(name: str, value: object) -> None:
     choices = get_args(get_type_hints(ModelConfig)[name])
     check(value in choices, name, " or ".join(map(repr, choices)), value)
-
-
-def _unknown(what: str, name: object, known: Iterable[str]) -> str:
-    close = get_close_matches(str(name).casefold(), known, n=1)
-    hint = f"did you mean {close[0]!r}? It" if close else "it"
-    return f"There is no {what} {name!r}; {hint} can be one of {', '.join(known)}."
 
 
 def _gpt2(d_model: int, num_layers: int, num_heads: int) -> ModelConfig:

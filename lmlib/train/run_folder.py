@@ -1,0 +1,125 @@
+"""The folder of a run: what it was told, where, and what came of it."""
+
+import json
+import platform
+import sys
+import time
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import tomli_w
+import torch
+
+import lmlib
+from lmlib.distributed import World
+from lmlib.files import write_atomically
+from lmlib.train.config import TrainConfig
+
+__all__ = ["RunFolder", "read_settings"]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where the files of a run are."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """All settings, as resolved; ``--config`` reads it again."""
+        return self.path / "config.toml"
+
+    @property
+    def environment(self) -> Path:
+        """Versions, device and command of each time that it was started."""
+        return self.path / "environment.json"
+
+    @property
+    def tokenizer(self) -> Path:
+        """What turns its tokens into text."""
+        return self.path / "tokenizer.json"
+
+    @property
+    def tokens(self) -> Path:
+        """The folder of token files that were made of text for it."""
+        return self.path / "data"
+
+    @property
+    def metrics(self) -> Path:
+        """A line of JSON for each step that was logged."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def samples(self) -> Path:
+        """Texts of the model, for people."""
+        return self.path / "samples.txt"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def tensorboard(self) -> Path:
+        """The folder that TensorBoard reads."""
+        return self.path / "tensorboard"
+
+    def create(self) -> None:
+        """Make the folder; FileExistsError if there is a run in it already."""
+        if self.config.exists():
+            raise FileExistsError(
+                f"{self.path} holds a run: go on with it by --resume {self.path}, "
+                "or name another folder."
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def check(self) -> None:
+        """Raise FileNotFoundError unless there is a run in it."""
+        if not self.config.is_file():
+            raise FileNotFoundError(
+                f"{self.path} holds no run: there is no {self.config.name} in it."
+            )
+
+    def write_config(self, config: TrainConfig) -> None:
+        """Write the settings as TOML."""
+        write_atomically(self.config, tomli_w.dumps(config.to_dict()))
+
+    def read_config(self) -> dict[str, Any]:
+        """Return the settings as they were written."""
+        self.check()
+        return read_settings(self.config)
+
+    def add_environment(self, world: World) -> None:
+        """Add what this process runs on to those before."""
+        starts = []
+        if self.environment.exists():
+            starts = json.loads(self.environment.read_text("utf-8"))
+        is_gpu = world.device.type == "cuda"
+        starts.append(
+            {
+                "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+                "command": sys.argv,
+                "lmlib": lmlib.__version__,
+                "torch": torch.__version__,
+                "numpy": numpy.__version__,
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "device": str(world.device),
+                "gpu": torch.cuda.get_device_name(world.device) if is_gpu else None,
+                "world_size": world.size,
+                "threads": torch.get_num_threads(),
+            }
+        )
+        write_atomically(self.environment, json.dumps(starts, indent=2) + "\n")
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read a TOML file; ValueError, which names it, if it is none."""
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is no TOML: {error}") from None

@@ -1,0 +1,86 @@
+"""Settings before they are a config: plain values, in layers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lmlib.checks import check
+from lmlib.train.config import (
+    CORPORA,
+    TOKENIZERS,
+    TOKENS,
+    TrainConfig,
+)
+
+__all__ = ["absolute_paths", "draft", "has_vocab_size", "merged"]
+
+Settings = Mapping[str, Any]
+
+_ANY_SIZE = 1024  # of a vocabulary that only the data will tell
+
+
+def merged(*layers: Settings) -> dict[str, Any]:
+    """Put layers upon each other: what comes later wins.
+
+    The model is merged field by field, but a layer that names a ``shape`` begins it
+    anew, and one that names tokens or their tokenizer leaves the size of the
+    vocabulary to them, unless a shape has it.
+    """
+    result: dict[str, Any] = {}
+    for layer in layers:
+        model = _model(layer)
+        base = {} if "shape" in model else dict(result.get("model", {}))
+        if _names_tokens(layer) and "shape" not in base:
+            base.pop("vocab_size", None)
+        result |= layer
+        if base or model:
+            result["model"] = {**base, **model}
+    return result
+
+
+def draft(settings: Settings) -> TrainConfig:
+    """Check settings whose vocabulary may still be open, as a config.
+
+    Raises ValueError for what is wrong with them.
+    """
+    if not has_vocab_size(settings):
+        model = {"vocab_size": _ANY_SIZE, **_model(settings)}
+        settings = {**settings, "model": model}
+    return TrainConfig.from_dict(settings)
+
+
+def has_vocab_size(settings: Settings) -> bool:
+    """Whether the settings say how many ids the model has, or a shape does."""
+    return bool({"vocab_size", "shape"} & _model(settings).keys())
+
+
+def absolute_paths(settings: Settings) -> dict[str, Any]:
+    """Settings that mean the same files wherever they are read."""
+    result = dict(settings)
+    for name in ("data", "validation_data"):
+        if name in settings:
+            value = settings[name]
+            sources = [value] if isinstance(value, str) else value
+            result[name] = [_absolute(source, CORPORA) for source in sources]
+    if "tokenizer" in settings:
+        result["tokenizer"] = _absolute(settings["tokenizer"], TOKENIZERS)
+    return result
+
+
+def _names_tokens(layer: Settings) -> bool:
+    """Whether a layer says which ids there are, and not that they be made."""
+    data = layer.get("data", ())
+    is_file = any(str(source).endswith(TOKENS) for source in [data, *data])
+    return is_file or layer.get("tokenizer", "train") != "train"
+
+
+def _absolute(source: str, names: tuple[str, ...]) -> str:
+    return source if source in names else str(Path(source).absolute())
+
+
+def _model(layer: Settings) -> dict[str, Any]:
+    model = layer.get("model", {})
+    if isinstance(model, str):
+        return {"shape": model}
+    check(isinstance(model, Mapping), "model", "a name or a table", model)
+    return dict(model)

@@ -1,0 +1,384 @@
+"""The loop: take a batch, make a step, look now and then, save, go on."""
+
+from __future__ import annotations
+
+import math
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from lmlib.checkpoint import (
+    CheckpointStore,
+    TrainingState,
+    capture_rng,
+    check_config,
+    restore_rng,
+)
+from lmlib.data import BatchLoader
+from lmlib.data.batches import Batch
+from lmlib.distributed import World, any_rank, replicate, shard
+from lmlib.flops import mfu, step_flops
+from lmlib.generate import decode_stream, stream
+from lmlib.hardware.devices import get_device
+from lmlib.hardware.peaks import peak_flops
+from lmlib.model import TransformerLM
+from lmlib.optim import parameter_groups
+from lmlib.precision import (
+    get_precision,
+    make_scaler,
+    precision_context,
+    to_precision,
+)
+from lmlib.train.config import MAY_DIFFER, TrainConfig
+from lmlib.train.dataset import Dataset
+from lmlib.train.logs import Logs
+from lmlib.train.progress import Progress, memory_bytes
+from lmlib.train.run_folder import RunFolder
+from lmlib.train.signals import StopSignals
+from lmlib.train.step import NextTokenLoss, StepReport, train_step
+from lmlib.train.validation import evaluate
+
+__all__ = ["NonFiniteError", "Trainer", "TrainingResult"]
+
+MOST_SKIPPED = 100  # steps in a row: what does not recover by then is broken
+
+
+class NonFiniteError(ArithmeticError):
+    """A loss or a gradient is not finite; the weights are those before the step."""
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How a run ended: after all steps, or ``stopped_by`` a signal before."""
+
+    step: int
+    validation_loss: float | None
+    stopped_by: signal.Signals | None = None
+
+
+class Trainer:
+    """A model in training, with all that belongs to it, in the folder of a run.
+
+    ``resume`` names a checkpoint of the folder, such as ``"latest"``; None starts
+    at step 0. Going on is as if it had never stopped, to the bit, on as many
+    devices; on more or fewer, dropout draws other numbers.
+
+    Raises ValueError for a config that the data or the devices do not suit, and
+    ConfigMismatch for one that the checkpoint does not.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        data: Dataset,
+        folder: str | Path,
+        *,
+        world: World | None = None,
+        resume: str | int | None = None,
+        quiet: bool = False,
+    ) -> None:
+        self.config = config
+        self.world = world or World(get_device(config.device))
+        self.data = data.with_vocab_size(config.model.vocab_size)
+        self.folder = RunFolder(Path(folder))
+        self.folder.path.mkdir(parents=True, exist_ok=True)
+        self.step = 0
+        self.validation_loss: float | None = None
+        self._evaluated: int | None = None  # after which step that was
+        self._skipped = 0  # in a row
+        self._seconds = 0.0  # of all steps, over all processes that made them
+        self._quiet = quiet or not self.world.is_main
+
+        self.batch_size, self.num_batches = config.micro_batches(self.world.size)
+        self._build_model()
+        self.loader = BatchLoader(
+            self.data.train,
+            self.batch_size,
+            config.model.context_length,
+            seed=config.seed,
+            rank=self.world.rank,
+            world_size=self.world.size,
+            device=self.world.device,
+        )
+        self.store = CheckpointStore(
+            self.folder.checkpoints,
+            keep_last=config.keep_last,
+            on_error="warn",
+            world=self.world,
+        )
+        self._rng_state: Any = None
+        if resume is not None:
+            self._restore(resume)
+
+    def _build_model(self) -> None:
+        config, world = self.config, self.world
+        generator = torch.Generator().manual_seed(config.seed)
+        model = TransformerLM(config.model, generator=generator)
+        model = to_precision(model, config.precision).to(world.device)
+        if config.parallel == "fsdp":
+            dtype = get_precision(config.precision).autocast
+            model = shard(model, model.blocks, world, dtype)
+        self.model = (
+            model  # its names are those of the state dict, whatever wraps it
+        )
+        self.loss = NextTokenLoss(model)
+        if config.parallel == "ddp":
+            self.loss = replicate(self.loss, world)
+        is_gpu = world.device.type == "cuda"
+        if is_gpu if config.compile is None else config.compile:
+            self.loss.compile()
+        self.optimizer = torch.optim.AdamW(
+            parameter_groups(model, config.weight_decay),
+            lr=config.lr,
+            betas=config.betas,
+            eps=config.eps,
+            fused=True,
+        )
+        self.scaler = make_scaler(config.precision, world.device)
+        with precision_context(config.precision, world.device, self.scaler):
+            pass  # says here if the device does not have it
+
+    # --- the loop --------------------------------------------------------------
+
+    def run(self) -> TrainingResult:
+        """Train to the last step, or until a signal: then a checkpoint is saved.
+
+        Raises NonFiniteError, which names step and learning rate, for a loss or
+        gradient that is not finite, unless the config says to skip it.
+        """
+        stopped_by = None
+        self._set_random_numbers()
+        with self._logging(), StopSignals() as signals:
+            if self.step == 0:
+                self._evaluate()
+                self._sample()
+            batches = self._batches()
+            while self.step < self.config.steps and stopped_by is None:
+                self._train(list(islice(batches, self.num_batches)))
+                if self._is_due(self.config.eval_every):
+                    self._evaluate()
+                if self.step == self.config.steps:
+                    self._sample()
+                elif any_rank(signals.received is not None, self.world):
+                    stopped_by = signals.received or signal.SIGTERM
+                if stopped_by or self._is_due(self.config.save_every):
+                    self._save()
+            self.store.wait()
+        return TrainingResult(self.step, self.validation_loss, stopped_by)
+
+    def _is_due(self, every: int) -> bool:
+        """Whether this is the step for something; the last one always is."""
+        is_last = self.step == self.config.steps
+        return is_last or (every > 0 and self.step % every == 0)
+
+    def _batches(self) -> Iterator[Batch]:
+        while True:  # one epoch after another
+            yield from self.loader
+
+    def _train(self, batches: list[Batch]) -> None:
+        start = perf_counter()
+        lr = self.config.learning_rate(self.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        report = train_step(
+            self.loss,
+            self.optimizer,
+            batches,
+            world=self.world,
+            precision=self.config.precision,
+            scaler=self.scaler,
+            max_norm=self.config.max_norm or math.inf,
+        )
+        self._check(report, lr)
+        self.step += 1
+        self._seconds += perf_counter() - start
+        self.progress.advance()
+        if self._is_due(self.config.log_every):
+            self._log(report, lr)
+
+    def _check(self, report: StepReport, lr: float) -> None:
+        """Do about a step that was not made what the config says."""
+        self._skipped = 0 if report.made else self._skipped + 1
+        if report.made or (report.overflowed and self._skipped <= MOST_SKIPPED):
+            return
+        skips = self.config.non_finite == "skip" and self._skipped <= MOST_SKIPPED
+        message = (
+            f"Step {self.step + 1} was not made: its loss is {report.loss}, the "
+            f"norm of its gradients {report.grad_norm}, at a learning rate of "
+            f"{lr:.3g}."
+        )
+        if not skips:
+            raise NonFiniteError(
+                f"{message} The weights are those before it. Choose a lower rate "
+                "or a longer warm-up, or non_finite = 'skip' if some data are to "
+                "blame."
+            )
+        self.progress.say(message)
+
+    # --- what is written down --------------------------------------------------
+
+    @contextmanager
+    def _logging(self) -> Iterator[None]:
+        """Open the files of a run that goes on from this step, and close them."""
+        config, world = self.config, self.world
+        self._peak = world.size * _peak_flops(config.precision, world.device)
+        self._logged = self.step, self._seconds
+        self.logs = Logs(
+            self.folder,
+            last_step=self.step if self.step else -1,
+            tensorboard=config.tensorboard,
+            is_main=world.is_main,
+        )
+        self.progress = Progress(config.steps, self.step, self._quiet)
+        try:
+            yield
+        finally:
+            self.progress.close()
+            self.logs.close()
+
+    def _log(self, report: StepReport, lr: float) -> None:
+        steps, seconds = (
+            self.step - self._logged[0],
+            self._seconds - self._logged[1],
+        )
+        self._logged = self.step, self._seconds
+        model, windows = self.config.model, self.config.batch_size
+        flops = steps * step_flops(model, windows).total
+        record = {
+            "step": self.step,
+            "loss": report.loss,
+            "lr": lr,
+            "grad_norm": report.grad_norm,
+            "made": report.made,
+            "tokens": self.step * windows * model.context_length,
+            "seconds": self._seconds,
+            "tokens_per_second": steps * windows * model.context_length / seconds,
+            "mfu": mfu(flops, seconds, self._peak),
+            "memory_bytes": memory_bytes(self.world.device),
+        }
+        self.logs.write(record)
+        self.progress.show(record)
+
+    def _evaluate(self) -> None:
+        self.validation_loss = evaluate(
+            self.loss,
+            self.data.validation,
+            context_length=self.config.model.context_length,
+            num_windows=self.config.eval_windows,
+            batch_size=self.batch_size,
+            world=self.world,
+            precision=self.config.precision,
+        )
+        self._evaluated = self.step
+        self.logs.write(
+            {"step": self.step, "validation_loss": self.validation_loss}
+        )
+        self.progress.say(
+            f"step {self.step:>6,}  validation loss {self.validation_loss:.4f}"
+        )
+
+    def _sample(self) -> None:
+        """Write down how the model goes on from the prompt, on every rank alike."""
+        tokenizer, config = self.data.tokenizer, self.config
+        if tokenizer is None or not config.sample_tokens:
+            return
+        prompt = config.sample_prompt or "\n"
+        generator = torch.Generator().manual_seed(config.seed)
+        ids = stream(
+            self.model,
+            tokenizer.encode_ordinary(prompt),
+            config.sample_tokens,
+            temperature=config.sample_temperature,
+            vocab_size=tokenizer.vocab_size,
+            generator=generator,
+        )
+        with (
+            torch.no_grad(),
+            precision_context(config.precision, self.world.device),
+        ):
+            text = config.sample_prompt + "".join(decode_stream(tokenizer, ids))
+        self.logs.write_sample(self.step, text)
+        self.progress.say(f"\n--- after {self.step:,} steps ---\n{text}\n")
+
+    # --- saving and going on ---------------------------------------------------
+
+    def state(self) -> TrainingState:
+        """All that the next step depends on."""
+        return TrainingState(
+            model=self.model.state_dict(),
+            training={
+                "step": self.step,
+                "seconds": self._seconds,
+                "optimizer": self.optimizer.state_dict(),
+                "scaler": self.scaler.state_dict(),
+                "loader": self.loader.state_dict(),
+            },
+            rank_state=capture_rng(),
+        )
+
+    def _save(self) -> None:
+        self.logs.sync()  # no metric is missing from what a checkpoint goes on from
+        save = self.store.save_async if self.config.async_save else self.store.save
+        measured = self._evaluated == self.step
+        save(
+            self.state(),
+            step=self.step,
+            validation_loss=self.validation_loss if measured else None,
+            config=self.config.to_dict(),
+        )
+
+    def _restore(self, which: str | int) -> None:
+        into = None
+        if self.config.parallel == "fsdp":
+            start_optimizer(self.optimizer)
+            into = self.state()
+        checkpoint = self.store.load(which, into=into)
+        check_config(checkpoint.meta.config, self.config.to_dict(), MAY_DIFFER)
+        training = checkpoint.training
+        self.model.load_state_dict(checkpoint.model)
+        self.optimizer.load_state_dict(training["optimizer"])
+        self.scaler.load_state_dict(training["scaler"])
+        self.loader.load_state_dict(training["loader"])
+        self.step, self._seconds = training["step"], training["seconds"]
+        if checkpoint.meta.validation_loss is not None:
+            self.validation_loss = checkpoint.meta.validation_loss
+            self._evaluated = self.step
+        self._rng_state = checkpoint.rank_state
+        self.store.discard_after(self.step)
+
+    def _set_random_numbers(self) -> None:
+        """Let dropout draw on where the checkpoint stood, or begin.
+
+        On another number of ranks than the checkpoint's each begins anew.
+        """
+        if self._rng_state is not None:
+            restore_rng(self._rng_state)
+        else:
+            torch.manual_seed(self.config.seed + self.step + self.world.rank)
+
+
+def start_optimizer(optimizer: torch.optim.Optimizer) -> None:
+    """Let the optimizer make its state, which it else does in its first step.
+
+    That is a step at a rate of 0, which leaves the parameters as they are. So there
+    is, on every rank, a part of the state for a checkpoint to be read into.
+    """
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def _peak_flops(precision: str, device: torch.device) -> float:
+    """FLOP/s that a device could reach, in the dtype of most products."""
+    dtype = {"fp32": "fp32", "tf32": "tf32", "fp16-autocast": "fp16"}
+    return peak_flops(dtype.get(precision, "bf16"), device).value

@@ -1,0 +1,171 @@
+"""lmlib.generate: tokens are drawn from the distribution that was asked for, and streamed."""
+
+import pytest
+import torch
+from torch import nn
+
+from lmlib.config import ModelConfig
+from lmlib.generate import decode_stream, generate, keep_top_k, keep_top_p, sample, stream
+from lmlib.model import TransformerLM
+from lmlib.train.dataset import byte_tokenizer
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+LOGITS = torch.tensor([0.5, 0.25, 0.125, 0.0625, 0.0625]).log()
+MODEL = ModelConfig(257, 8, 16, 2, 2, dropout=0.5)
+
+
+@pytest.fixture
+def model():
+    return TransformerLM(MODEL, generator=torch.Generator().manual_seed(0))
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def shares(count=1500, **options):
+    generator = seeded()
+    drawn = [sample(LOGITS, generator=generator, **options) for _ in range(count)]
+    return (torch.bincount(torch.tensor(drawn), minlength=5) / count).tolist()
+
+
+# --- one token ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [0.5, 0.25, 0.125, 0.0625, 0.0625]),
+        ({"temperature": 0.5}, [64, 16, 4, 1, 1]),  # the squares
+        ({"temperature": 0}, [1, 0, 0, 0, 0]),
+        ({"top_k": 2}, [2 / 3, 1 / 3, 0, 0, 0]),
+        ({"top_p": 0.75}, [2 / 3, 1 / 3, 0, 0, 0]),
+        ({"top_p": 0.76}, [4 / 7, 2 / 7, 1 / 7, 0, 0]),
+        ({"top_k": 3, "top_p": 0.8}, [2 / 3, 1 / 3, 0, 0, 0]),  # of three, two have 6/7
+        ({"top_k": 99, "top_p": 1.0}, [0.5, 0.25, 0.125, 0.0625, 0.0625]),
+    ],
+)
+def test_tokens_come_as_often_as_they_should(options, expected):
+    total = sum(expected)
+    assert shares(**options) == pytest.approx([share / total for share in expected], abs=0.04)
+
+
+def test_of_equal_tokens_no_more_than_k_stay():
+    kept = keep_top_k(torch.zeros(5), 2)
+    assert kept.isfinite().sum() == 2
+
+
+def test_the_likeliest_stays_however_small_top_p():
+    assert keep_top_p(LOGITS, 1e-9).isfinite().tolist() == [True, False, False, False, False]
+    assert keep_top_p(LOGITS.flip(0), 0.75).isfinite().tolist() == [False, False, False, True, True]
+
+
+def test_a_temperature_near_0_overflows_nothing():
+    assert sample(torch.tensor([1000.0, 999.0, -torch.inf]), temperature=1e-30) == 0
+
+
+def test_broken_logits_are_refused():
+    with pytest.raises(ValueError, match="hold a NaN"):
+        sample(torch.tensor([0.0, torch.nan]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": -1}, "temperature must be a number from 0 on"),
+        ({"temperature": float("nan")}, "temperature must be"),
+        ({"top_k": 0}, "top_k must be a whole number from 1 on"),
+        ({"top_k": 1.5}, "top_k must be a whole number"),
+        ({"top_p": 0}, "top_p must be above 0 and at most 1"),
+        ({"top_p": 1.1}, "top_p must be above 0 and at most 1"),
+    ],
+)
+def test_options_out_of_range_are_refused(model, options, message):
+    with pytest.raises(ValueError, match=message):
+        sample(LOGITS, **options)
+    with pytest.raises(ValueError, match=message):
+        stream(model, [1], 5, **options)  # before the first token is asked for
+
+
+# --- a text ---------------------------------------------------------------------------------------
+
+
+def test_the_likeliest_tokens_are_those_of_the_model(model):
+    model.eval()
+    ids = [5, 6, 7]
+    for _ in range(9):  # beyond the context: the model sees its last 8 tokens
+        ids.append(int(model(torch.tensor([ids[-8:]]))[0, -1].argmax()))
+    assert generate(model, [5, 6, 7], 9, temperature=0) == ids[3:]
+
+
+def test_one_seed_is_one_text(model):
+    texts = [generate(model, [1], 20, generator=seeded(seed)) for seed in (0, 0, 1)]
+    assert texts[0] == texts[1] != texts[2]
+    assert len(texts[0]) == 20
+
+
+def test_the_stop_token_ends_the_text(model):
+    tokens = generate(model, [1], 20, generator=seeded())
+    stop = tokens[7]
+    assert generate(model, [1], 20, stop_token=stop, generator=seeded()) == tokens[: tokens.index(stop)]
+
+
+def test_ids_that_the_tokenizer_does_not_have_are_not_drawn(model):
+    assert max(generate(model, [1], 60, generator=seeded())) >= 32
+    assert max(generate(model, [1], 60, vocab_size=32, generator=seeded())) < 32
+
+
+def test_tokens_come_one_at_a_time_and_leave_the_model_as_it_was(model):
+    runs = []
+    model.register_forward_hook(lambda *_: runs.append(model.training))
+    model.train()
+    tokens = stream(model, [1], 3, generator=seeded())
+    assert runs == []
+    for count in (1, 2, 3):
+        next(tokens)
+        assert runs == [False] * count  # nothing is dropped out
+        assert model.training
+    assert next(tokens, None) is None
+
+
+def test_no_graph_is_kept(model):
+    seen = []
+    model.register_forward_hook(lambda *arguments: seen.append(arguments[-1].requires_grad))
+    generate(model, [1], 2)
+    assert seen == [False, False]
+
+
+def test_an_empty_prompt_is_refused(model):
+    with pytest.raises(ValueError, match="prompt must be one token or more"):
+        stream(model, [], 5)
+    with pytest.raises(ValueError, match="max_new_tokens must be"):
+        stream(model, [1], -1)
+    assert generate(model, [1], 0) == []
+
+
+def test_a_cycle_that_a_model_knows_is_gone_on_with():
+    class Counter(nn.Module):
+        """After each token comes the next number, up to ten."""
+
+        config = MODEL
+        weight = nn.Parameter(torch.zeros(()))
+
+        def parameters(self, recurse=True):
+            return iter([self.weight])
+
+        def forward(self, ids):
+            return 50.0 * nn.functional.one_hot((ids + 1) % 10, 10)
+
+    assert generate(Counter(), [3], 12) == [4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5]
+
+
+# --- as text --------------------------------------------------------------------------------------
+
+
+def test_characters_come_when_they_are_whole():
+    tokenizer = byte_tokenizer()
+    ids = tokenizer.encode_ordinary("aé🌍")
+    assert list(decode_stream(tokenizer, ids)) == ["a", "é", "🌍"]
+    assert list(decode_stream(tokenizer, ids[:-1])) == ["a", "é", "\ufffd"]
+    assert list(decode_stream(tokenizer, [0xFF, 0x41])) == ["\ufffd", "A"]

@@ -1,0 +1,88 @@
+"""lmlib.train.metrics: every step once, whatever came between."""
+
+import json
+
+import pytest
+
+from lmlib.train.metrics import MetricsFile, TensorBoardLog, read_metrics
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = MetricsFile(tmp_path / "metrics.jsonl")
+    for step in (1, 2, 3):
+        file.write({"step": step, "loss": step / 2})
+    file.close()
+    return tmp_path / "metrics.jsonl"
+
+
+def steps(path):
+    return [record["step"] for record in read_metrics(path)]
+
+
+def test_each_record_is_a_line(path):
+    lines = path.read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"step": 1, "loss": 0.5},
+        {"step": 2, "loss": 1.0},
+        {"step": 3, "loss": 1.5},
+    ]
+
+
+def test_a_line_is_there_as_soon_as_it_is_written(path):
+    file = MetricsFile(path)
+    file.write({"step": 4})
+    assert steps(path) == [1, 2, 3, 4]
+    file.sync()
+    file.close()
+
+
+def test_going_on_takes_back_what_came_later(path):
+    file = MetricsFile(path, last_step=2)
+    assert steps(path) == [1, 2]
+    file.write({"step": 3, "loss": 7.0})
+    file.close()
+    assert [record["loss"] for record in read_metrics(path)] == [0.5, 1.0, 7.0]
+
+
+def test_an_unfinished_line_is_dropped(path):
+    with open(path, "a") as file:
+        file.write('{"step": 4, "lo')
+    assert steps(path) == [1, 2, 3]
+    MetricsFile(path).close()
+    assert path.read_text().endswith("1.5}\n")
+
+
+def test_a_line_that_only_lacks_its_end_is_unfinished_too(path):
+    path.write_text(path.read_text().removesuffix("\n"))
+    assert steps(path) == [1, 2]
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "3", '{"loss": 1}', '{"step": "1"}'])
+def test_a_broken_line_in_the_middle_is_named(path, line):
+    path.write_text(f"{line}\n" + path.read_text())
+    with pytest.raises(ValueError, match="line 1, is no record"):
+        read_metrics(path)
+
+
+def test_json_has_no_nan(path):
+    file = MetricsFile(path)
+    file.write({"step": 4, "loss": float("nan"), "lr": float("inf"), "made": False})
+    file.close()
+    assert "NaN" not in path.read_text()
+    assert read_metrics(path)[-1] == {"step": 4, "loss": None, "lr": None, "made": False}
+
+
+def test_tensorboard_reads_the_curve_without_what_was_taken_back(tmp_path):
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    first = TensorBoardLog(tmp_path)
+    for step in (1, 2, 3):
+        first.write({"step": step, "loss": float(step), "sample": "text"})
+    first.sync()
+    first.close()
+    again = TensorBoardLog(tmp_path, last_step=2)
+    again.write({"step": 3, "loss": 30.0})
+    again.close()
+    events = event_accumulator.EventAccumulator(str(tmp_path)).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("loss")] == [(1, 1.0), (2, 2.0), (3, 30.0)]
+    assert events.Tags()["scalars"] == ["loss"]

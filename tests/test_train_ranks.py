@@ -1,0 +1,88 @@
+"""lmlib.train on two processes: the run of one, and it goes on to the bit; from there, one goes on alone."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+from lmlib.distributed import join_world
+from tests.ranks import run_ranks
+from tests.training import MODEL, curve, state, trainer
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+PLAIN = replace(MODEL, dropout=0.0)  # which draws other numbers on each rank
+KINDS = [("ddp", "fp32"), ("fsdp", "fp32"), ("ddp", "bf16-autocast"), ("fsdp", "bf16-autocast")]
+
+
+def train_on_two(folder):
+    """Train without dropout, then with it: in one go, and again from the middle."""
+    found = {}
+    with join_world("cpu") as world:
+        for parallel, precision in KINDS:
+            changes = {"parallel": parallel, "precision": precision, "micro_batch_size": 1}
+            name = f"{parallel}-{precision}"
+            plain = trainer(folder / name / "plain", world=world, model=PLAIN, **changes)
+            plain.run()
+            whole = trainer(folder / name / "whole", world=world, **changes)
+            whole.run()
+            state_of_whole, generator = state(whole), torch.get_rng_state()
+            if world.is_main:
+                shutil.copytree(folder / name / "whole", folder / name / "again")
+            torch.distributed.barrier()
+            again = trainer(folder / name / "again", world=world, resume=3, **changes)
+            again.run()
+            found[parallel, precision] = {
+                "same": state(again) == state_of_whole,
+                "same random numbers": torch.get_rng_state().equal(generator),
+                "plain": state(plain)["model"],
+            }
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.fixture(scope="module")
+def ranks(folder):
+    return run_ranks(train_on_two, folder)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids="-".join)
+def test_two_go_on_as_if_they_had_never_stopped(ranks, folder, kind):
+    for rank in ranks:
+        assert rank[kind]["same"]
+        assert rank[kind]["same random numbers"]
+    name = "-".join(kind)
+    assert curve(folder / name / "again") == curve(folder / name / "whole")
+    texts = [(folder / name / run / "samples.txt").read_text() for run in ("again", "whole")]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids="-".join)
+def test_two_are_as_good_as_one(ranks, folder, tmp_path, kind):
+    _, precision = kind
+    alone = trainer(tmp_path, model=PLAIN, precision=precision, micro_batch_size=1)
+    alone.run()
+    together = curve(folder / "-".join(kind) / "plain")
+    near = 1e-5 if precision == "fp32" else 1e-2
+    for mine, theirs in zip(curve(tmp_path), together, strict=True):
+        assert mine["step"] == theirs["step"]
+        for name in {"loss", "validation_loss"} & mine.keys():
+            assert theirs[name] == pytest.approx(mine[name], abs=near)
+    assert ranks[0][kind]["plain"] == ranks[1][kind]["plain"]
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_one_goes_on_from_what_two_have_saved(ranks, folder, tmp_path, parallel):
+    saved = folder / f"{parallel}-fp32" / "plain"
+    shutil.copytree(saved, tmp_path / "alone")
+    alone = trainer(tmp_path / "alone", resume=3, model=PLAIN, micro_batch_size=1)
+    assert alone.step == 3
+    alone.run()
+    for mine, theirs in zip(curve(tmp_path / "alone"), curve(saved), strict=True):
+        for name in {"loss", "validation_loss"} & mine.keys():
+            assert mine[name] == pytest.approx(theirs[name], abs=1e-5)

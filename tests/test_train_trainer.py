@@ -1,0 +1,258 @@
+"""lmlib.train.trainer: to stop and go on is never to have stopped, to the bit."""
+
+import shutil
+import signal
+from dataclasses import replace
+from math import log, nan
+
+import pytest
+import torch
+
+import lmlib.train.trainer
+from lmlib.checkpoint import CheckpointWarning, ConfigMismatch
+from lmlib.data import BatchLoader
+from lmlib.model import TransformerLM
+from lmlib.train import NonFiniteError, train_step
+from lmlib.train.step import StepReport
+from tests.training import DATA, MODEL, config, curve, state, tokens, trainer
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def half_way(tmp_path):
+    """A function that trains in one go, and returns the trainer and a copy of the folder to go on in."""
+
+    def half_way(**changes):
+        whole = trainer(tmp_path / "whole", **changes)
+        result = whole.run()
+        assert result.step == whole.config.steps
+        shutil.copytree(tmp_path / "whole", tmp_path / "again")
+        return whole, tmp_path / "again"
+
+    return half_way
+
+
+# --- going on ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("precision", ["fp32", "bf16-autocast"])
+def test_going_on_is_never_having_stopped(half_way, precision, asynchronous):
+    changes = {"precision": precision, "async_save": asynchronous}
+    whole, folder = half_way(**changes)
+    again = trainer(folder, resume=3, **changes)
+    assert again.step == 3
+    again.run()
+    assert state(again) == state(whole)
+    assert curve(folder) == curve(whole.folder.path)
+    assert (folder / "samples.txt").read_text() == whole.folder.samples.read_text()
+    assert again.store.steps == [3, 6]
+
+
+def ignored(*_, **__):
+    """Stands for what loads a part of a checkpoint, and does nothing."""
+
+
+LEFT_OUT = {
+    "model": (TransformerLM, "load_state_dict"),
+    "optimizer": (torch.optim.AdamW, "load_state_dict"),
+    "loader": (BatchLoader, "load_state_dict"),
+    "random numbers": (lmlib.train.trainer, "restore_rng"),
+}
+
+
+@pytest.mark.parametrize("part", LEFT_OUT)
+def test_no_part_of_a_checkpoint_can_be_left_out(half_way, monkeypatch, part):
+    whole, folder = half_way()
+    monkeypatch.setattr(*LEFT_OUT[part], ignored)
+    again = trainer(folder, resume=3)
+    again.run()
+    assert state(again)["model"] != state(whole)["model"]
+
+
+def test_the_step_cannot_be_left_out(half_way):
+    whole, folder = half_way()
+    again = trainer(folder, resume=3)
+    again.config = replace(again.config, steps=3, eval_every=0)
+    again.step = 0  # the schedule begins anew, for as many steps
+    again._evaluate = again._sample = ignored
+    again._save = ignored
+    again.run()
+    assert state(again)["model"] != state(whole)["model"]
+
+
+@pytest.mark.parametrize("left_out", [False, True])
+def test_the_scaler_of_fp16_goes_on_too(half_way, monkeypatch, left_out):
+    def scaler(precision, device):  # so high that it has to come down first
+        return torch.amp.GradScaler("cpu", init_scale=2.0**26)
+
+    monkeypatch.setattr(lmlib.train.trainer, "make_scaler", scaler)
+    changes = {"precision": "fp16-autocast", "steps": 24, "save_every": 16, "eval_every": 0}
+    whole, folder = half_way(**changes)
+    assert [r.get("made") for r in curve(folder)].count(False) > 3
+    if left_out:
+        monkeypatch.setattr(torch.amp.GradScaler, "load_state_dict", ignored)
+    again = trainer(folder, resume=16, **changes)
+    again.run()
+    assert (state(again)["model"] != state(whole)["model"]) == left_out
+
+
+def test_a_run_that_is_over_has_nothing_to_add(half_way):
+    _, folder = half_way()
+    before = curve(folder)
+    assert trainer(folder, resume="latest").run().step == 6
+    assert curve(folder) == before
+
+
+def test_a_run_can_be_prolonged(half_way):
+    _, folder = half_way()
+    again = trainer(folder, resume="latest", steps=8)
+    assert again.run().step == 8
+    steps = [record["step"] for record in curve(folder) if "loss" in record]
+    assert steps == list(range(1, 9))
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_the_later_metrics_with_it(half_way):
+    whole, folder = half_way()
+    (folder / "checkpoints/step-00000006/model.safetensors").write_bytes(b"damaged")
+    with pytest.warns(CheckpointWarning, match="step-00000003 is loaded instead"):
+        again = trainer(folder, resume="latest")
+    assert again.step == 3
+    again.run()
+    assert state(again) == state(whole)
+    assert curve(folder) == curve(whole.folder.path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"model": replace(MODEL, rope_theta=500.0)}, "model.rope_theta"),
+        ({"model": replace(MODEL, num_heads=4, num_kv_heads=4)}, "model.num_heads"),
+        ({"lr": 2e-3}, "lr"),
+        ({"batch_size": 8}, "batch_size"),
+        ({"seed": 1}, "seed"),
+    ],
+)
+def test_another_config_is_refused_by_the_name_of_the_field(half_way, changes, field):
+    _, folder = half_way()
+    with pytest.raises(ConfigMismatch) as caught:
+        trainer(folder, resume="latest", **changes)
+    assert field in caught.value.fields
+
+
+def test_other_data_are_refused(half_way):
+    _, folder = half_way()
+    with pytest.raises(ValueError, match="fingerprint"):
+        trainer(folder, resume="latest", data=replace(DATA, train=tokens(1000, seed=7)))
+
+
+# --- the loop -----------------------------------------------------------------------------------------
+
+
+def test_metrics_have_every_step_once(tmp_path):
+    trainer(tmp_path).run()
+    records = curve(tmp_path)
+    trained = [record for record in records if "loss" in record]
+    assert [record["step"] for record in trained] == [1, 2, 3, 4, 5, 6]
+    assert [record["lr"] for record in trained] == [config().learning_rate(step) for step in range(6)]
+    assert [record["tokens"] for record in trained] == [32, 64, 96, 128, 160, 192]
+    assert [r["step"] for r in records if "validation_loss" in r] == [0, 2, 4, 6]
+    assert records[0]["validation_loss"] == pytest.approx(log(257), abs=0.1)
+    assert [r["step"] for r in records if "sample" in r] == [0, 6]
+
+
+def test_how_often_one_looks_changes_nothing(tmp_path):
+    often = trainer(tmp_path / "often", eval_every=1, save_every=1, log_every=1)
+    seldom = trainer(tmp_path / "seldom", eval_every=0, save_every=0, log_every=4, sample_tokens=0)
+    often.run()
+    seldom.run()
+    assert state(often) == state(seldom)
+    steps = [record["step"] for record in curve(tmp_path / "seldom") if "loss" in record]
+    assert steps == [4, 6]
+
+
+def test_one_seed_is_one_run_and_another_another(tmp_path):
+    runs = [trainer(tmp_path / str(place), seed=seed) for place, seed in enumerate([0, 0, 1])]
+    for run in runs:
+        torch.rand(5)  # what was drawn before does not matter
+        run.run()
+    assert state(runs[0]) == state(runs[1])
+    assert state(runs[0]) != state(runs[2])
+
+
+def spoil(monkeypatch, steps):
+    """Let some steps, counted from 1, have a loss that is not finite."""
+    made = []
+
+    def spoilt(*arguments, **options):
+        made.append(None)
+        if len(made) in steps:
+            return StepReport(nan, nan, made=False)
+        return train_step(*arguments, **options)
+
+    monkeypatch.setattr(lmlib.train.trainer, "train_step", spoilt)
+
+
+def test_a_loss_that_is_not_finite_stops_with_step_and_rate(tmp_path, monkeypatch):
+    spoil(monkeypatch, {5})
+    run = trainer(tmp_path)
+    with pytest.raises(NonFiniteError, match=r"Step 5 .* loss is nan.* rate of 0\.000325"):
+        run.run()
+    assert run.store.steps == [3]
+    monkeypatch.undo()
+    again = trainer(tmp_path, resume="latest")
+    assert again.run().step == 6
+    assert [r["step"] for r in curve(tmp_path) if "loss" in r] == [1, 2, 3, 4, 5, 6]
+
+
+def test_or_is_skipped_and_said(tmp_path, monkeypatch):
+    spoil(monkeypatch, {2, 5})
+    trainer(tmp_path, non_finite="skip").run()
+    records = [record for record in curve(tmp_path) if "loss" in record]
+    assert [record["made"] for record in records] == [True, False, True, True, False, True]
+    assert records[1]["loss"] is None
+
+
+def test_but_not_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(lmlib.train.trainer, "MOST_SKIPPED", 3)
+    spoil(monkeypatch, range(2, 100))
+    run = trainer(tmp_path, non_finite="skip")
+    with pytest.raises(NonFiniteError, match="Step 5"):
+        run.run()
+
+
+def test_a_signal_saves_at_the_next_step(half_way, tmp_path, monkeypatch):
+    whole, _ = half_way()
+
+    def stop_after_four(*arguments, **options):
+        report = train_step(*arguments, **options)
+        if stopped.step == 3:
+            signal.raise_signal(signal.SIGTERM)
+        return report
+
+    stopped = trainer(tmp_path / "stopped")
+    monkeypatch.setattr(lmlib.train.trainer, "train_step", stop_after_four)
+    before = signal.getsignal(signal.SIGTERM)
+    result = stopped.run()
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert (result.step, result.stopped_by) == (4, signal.SIGTERM)
+    assert stopped.store.steps == [3, 4]
+    monkeypatch.undo()
+    again = trainer(tmp_path / "stopped", resume="latest")
+    assert again.run().stopped_by is None
+    assert state(again) == state(whole)
+    assert curve(tmp_path / "stopped") == curve(whole.folder.path)
+
+
+def test_a_model_smaller_than_its_data_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="data have 257 ids, and the model 256"):
+        trainer(tmp_path, model=replace(MODEL, vocab_size=256))
+
+
+def test_compiled_it_is_the_same_run(tmp_path, monkeypatch):
+    compiled = []
+    monkeypatch.setattr("lmlib.train.step.NextTokenLoss.compile", lambda self: compiled.append(self))
+    run = trainer(tmp_path, compile=True)
+    assert compiled == [run.loss]
+    assert list(run.model.state_dict()) == list(TransformerLM(MODEL).state_dict())
