@@ -17,9 +17,9 @@ from lmlib.files import name_what_is_full
 
 __all__ = ["app", "main"]
 
-EXIT_CODES = """Exit codes: 0 success; 1 the answer is no (tokenizer compare); 2 wrong usage or
-input, which one line on standard error explains; 130 interrupted by Ctrl-C; 141
-the reader of the output went away; 143 terminated.
+EXIT_CODES = """Exit codes: 0 success; 1 the answer is no (tokenizer compare), or a loss is not
+finite (train); 2 wrong usage or input, which one line on standard error explains;
+130 interrupted by Ctrl-C; 141 the reader of the output went away; 143 terminated.
 """  # noqa: E501 (it fits a terminal of 80 columns)
 
 
@@ -50,6 +50,11 @@ app.command(
     "lmlib.cli.data:app",
     name="data",
     help="Encode text into token files to train on, look inside.",
+)
+app.command(
+    "lmlib.cli.train:app",
+    name="train",
+    help="Train a language model; stop, and go on as if nothing had happened.",
 )
 app.command(
     "lmlib.cli.doctor:app",

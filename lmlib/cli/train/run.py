@@ -1,0 +1,131 @@
+"""A run of the trainer: in a new folder or an old one, on any number of ranks."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from lmlib.distributed import World, join_world, on_main
+from lmlib.train import (
+    Dataset,
+    RunFolder,
+    TrainConfig,
+    Trainer,
+    TrainingResult,
+    open_dataset,
+)
+from lmlib.train.settings import absolute_paths, draft, has_vocab_size, merged
+
+__all__ = ["Outcome", "go_on", "start"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run, and where it is."""
+
+    folder: Path
+    config: TrainConfig
+    result: TrainingResult
+    is_main: bool
+
+
+def start(settings: Mapping[str, Any], folder: Path | None, quiet: bool) -> Outcome:
+    """Train in a new folder: that one, or the next number under ``runs``.
+
+    If something is wrong with settings or data, no new folder stays behind.
+    """
+    settings = absolute_paths(settings)
+    config = draft(settings)
+    with join_world(config.device) as world, _warnings_in_a_line():
+        run = RunFolder(folder or on_main(world, _next_folder))
+        with _removed_if_new(run, world):
+            on_main(world, run.create)
+            config, data = _with_data(settings, run, world, quiet)
+            trainer = Trainer(config, data, run.path, world=world, quiet=quiet)
+        return _train(trainer, run)
+
+
+def go_on(folder: Path, changes: Mapping[str, Any], quiet: bool) -> Outcome:
+    """Train on from the latest checkpoint; some settings may differ from it."""
+    run = RunFolder(folder)
+    saved = run.read_config()
+    settings = merged(saved, absolute_paths(changes))
+    if not has_vocab_size(settings):
+        settings["model"]["vocab_size"] = saved["model"]["vocab_size"]
+    with join_world(draft(settings).device) as world, _warnings_in_a_line():
+        config, data = _with_data(settings, run, world, quiet)
+        has_checkpoint = on_main(world, lambda: any(run.checkpoints.glob("step-*")))
+        trainer = Trainer(
+            config,
+            data,
+            run.path,
+            world=world,
+            resume="latest" if has_checkpoint else None,
+            quiet=quiet,
+        )
+        return _train(trainer, run)
+
+
+def _with_data(
+    settings: Mapping[str, Any], run: RunFolder, world: World, quiet: bool
+) -> tuple[TrainConfig, Dataset]:
+    """Open the data, which say how many ids there are if the settings do not."""
+    config, is_said = draft(settings), has_vocab_size(settings)
+    vocab_size = config.model.vocab_size if is_said else None
+    data = open_dataset(
+        config, run.path, world, vocab_size=vocab_size, progress=not quiet
+    )
+    if is_said:
+        return config, data
+    if data.vocab_size is None:
+        raise ValueError(
+            f"Nothing says how many ids {data.train} can hold: give vocab_size, or "
+            "the tokenizer."
+        )
+    model = replace(config.model, vocab_size=data.vocab_size)
+    return replace(config, model=model), data
+
+
+def _train(trainer: Trainer, run: RunFolder) -> Outcome:
+    def write() -> None:
+        run.write_config(trainer.config)
+        run.add_environment(trainer.world)
+
+    on_main(trainer.world, write)
+    result = trainer.run()
+    return Outcome(run.path, trainer.config, result, trainer.world.is_main)
+
+
+def _next_folder() -> Path:
+    """Return the first ``runs/1``, ``runs/2``, … that is not there."""
+    folders = (Path("runs", str(number)) for number in count(1))
+    return next(folder for folder in folders if not folder.exists())
+
+
+@contextmanager
+def _removed_if_new(run: RunFolder, world: World) -> Iterator[None]:
+    """Remove the folder after an error, unless it was there before."""
+    was_there = on_main(world, run.path.exists)
+    try:
+        yield
+    except BaseException:
+        if world.is_main and not was_there:
+            rmtree(run.path, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    """Show warnings for people who did not write the code that warns."""
+    import sys
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        print("warning:", message, file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield

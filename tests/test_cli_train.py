@@ -1,0 +1,316 @@
+"""lmlib train: it trains, stops and goes on, alone and under torchrun, and says what is wrong in one line."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from safetensors.torch import load_file
+
+from lmlib.cli import main
+from lmlib.train import PRESETS, TrainConfig, read_metrics
+from tests.reports import squeezed
+from tests.training import TIMES
+
+ROOT = Path(__file__).parents[1]
+
+
+def small(**changes):
+    """Options of a run of seconds."""
+    options = {
+        "context_length": 8,
+        "d_model": 16,
+        "num_layers": 2,
+        "num_heads": 2,
+        "dropout": 0.1,
+        "data": "text.txt",
+        "tokenizer": "bytes",
+        "steps": 6,
+        "batch_size": 4,
+        "micro_batch_size": 2,
+        "warmup_steps": 0,
+        "eval_every": 2,
+        "eval_windows": 5,
+        "save_every": 3,
+        "sample_tokens": 8,
+    }
+    words = [f"--{name.replace('_', '-')} {value}" for name, value in {**options, **changes}.items()]
+    return " ".join(words)
+
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Where the command runs: a folder with a text."""
+    (tmp_path / "text.txt").write_text("Call me Ishmael. Some years ago, never mind how long. " * 40)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command; return its exit code and what it wrote."""
+
+    def run(words=""):
+        capsys.readouterr()
+        code = main(["train", *shlex.split(words)])
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=code, out=out, err=err)
+
+    return run
+
+
+@pytest.fixture
+def refused(run, folder):
+    """The one line that says what is wrong; no new folder is left behind."""
+
+    def refused(words):
+        before = sorted(folder.rglob("*"))
+        done = run(words)
+        assert done.code == 2, done.err
+        assert re.fullmatch(r"error: .*\n", done.err), done.err
+        assert sorted(path for path in folder.rglob("*") if path.name != "runs") == before
+        return done.err
+
+    return refused
+
+
+def curve(folder):
+    records = read_metrics(Path(folder) / "metrics.jsonl")
+    return [{k: v for k, v in record.items() if k not in TIMES} for record in records]
+
+
+def weights(folder, step=6):
+    tensors = load_file(Path(folder) / f"checkpoints/step-{step:08}/model.safetensors")
+    return {name: tensor.tolist() for name, tensor in tensors.items()}
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+def test_a_run_leaves_everything_in_its_folder(run, folder):
+    done = run(f"{small()} --tensorboard --sample-prompt 'Call me'")
+    assert done.code == 0
+    path = Path("runs/1")
+    assert {each.name for each in path.iterdir()} == {
+        "checkpoints",
+        "config.toml",
+        "data",
+        "environment.json",
+        "metrics.jsonl",
+        "samples.txt",
+        "tensorboard",
+        "tokenizer.json",
+    }
+    assert [record["step"] for record in curve(path) if "loss" in record] == [1, 2, 3, 4, 5, 6]
+    config = TrainConfig.from_dict(tomllib.loads((path / "config.toml").read_text()))
+    assert config.model.vocab_size == 257
+    assert config.data == (str(folder / "text.txt"),)
+    (start,) = json.loads((path / "environment.json").read_text())
+    assert {"torch", "python", "command", "device", "world_size"} <= start.keys()
+    samples = (path / "samples.txt").read_text()
+    assert re.match(r"=== after 0 steps ===\nCall me[^=]*\n=== after 6 steps ===\nCall me", samples)
+    lines = squeezed(done.out)
+    assert "trained 6 steps, 192 tokens" in lines
+    assert "written to runs/1" in lines
+    assert "--- after 0 steps ---" in done.out
+    assert run(small()).code == 0
+    assert Path("runs/2/config.toml").exists()  # the next that is free
+
+
+def test_the_report_for_programs(run):
+    done = run(f"{small()} --json --out here")
+    report = json.loads(done.out)
+    assert report["folder"] == "here"
+    assert (report["steps"], report["tokens"], report["stopped_by"]) == (6, 192, None)
+    assert report["validation_loss"] == curve("here")[-2]["validation_loss"]
+    assert done.err == ""
+
+
+def test_quiet_is_quiet(run):
+    done = run(f"{small()} --quiet")
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_flags_come_before_the_file_and_the_file_before_the_preset(run):
+    Path("run.toml").write_text(
+        'steps = 2\nlr = 0.5\nbatch_size = 3\ntokenizer = "bytes"\ndata = "text.txt"\n'
+        "sample_tokens = 0\nwarmup_steps = 1\n[model]\nd_model = 16\ncontext_length = 8\nnum_layers = 1\n"
+    )
+    assert run("--lr 0.25 --num-layers 2 --config run.toml --preset tiny --quiet").code == 0
+    config = TrainConfig.from_dict(tomllib.loads(Path("runs/1/config.toml").read_text()))
+    assert (config.lr, config.steps, config.batch_size) == (0.25, 2, 3)
+    assert (config.model.num_layers, config.model.d_model) == (2, 16)
+    assert config.model.num_heads == PRESETS["tiny"]["model"]["num_heads"]
+
+
+def test_the_config_of_a_run_makes_the_same_run(run):
+    assert run(f"{small()} --out first --quiet").code == 0
+    assert run("--config first/config.toml --out second --quiet").code == 0
+    assert curve("second") == curve("first")
+    assert weights("second") == weights("first")
+
+
+def test_a_longer_run_goes_on_from_a_shorter_one(run):
+    assert run(f"{small(steps=4, schedule='wsd', decay_steps=1)} --quiet").code == 0
+    done = run("--resume runs/1 --steps 6")
+    assert done.code == 0
+    assert [record["step"] for record in curve("runs/1") if "loss" in record] == [1, 2, 3, 4, 5, 6]
+    assert len(json.loads(Path("runs/1/environment.json").read_text())) == 2
+    assert tomllib.loads(Path("runs/1/config.toml").read_text())["steps"] == 6
+
+
+def test_help_names_every_setting(run):
+    done = run("--help")
+    for name in (*TrainConfig.__dataclass_fields__, "dropout", "d_model", "resume", "preset"):
+        if name != "model":
+            assert f"--{name.replace('_', '-')}" in done.out
+
+
+# --- what is wrong --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--steps 0", "steps must be a whole number from 1 on"),
+        ("--lr fast", "'fast' is no number"),
+        ("--schedule cosin", "cosin"),
+        ("--leraning-rate 1", "--leraning-rate"),
+        ("--num-heads 3", "num_heads=3 does not divide d_model"),
+        ("--preset huge", "There is no preset 'huge'"),
+        ("--shape huge", "There is no model shape 'huge'"),
+        ("--data none.txt", "none.txt"),
+        ("--data none.bin", "none.bin"),
+        ("--data text.txt --tokenizer none", "There is no tokenizer"),
+        ("--data text.txt --tokenizer bytes --vocab-size 200", "data have 257 ids, and the model 200"),
+        ("--data text.txt --tokenizer bytes --context-length 5000", "a window takes 5,001"),
+        ("--config none.toml", "none.toml"),
+        ("--resume none", "none holds no run"),
+        ("--resume none --preset tiny", "leave --preset out"),
+        ("--device cuda:7", "no device 'cuda:7'"),
+        ("--precision tf32", "tf32 is what NVIDIA GPUs"),
+    ],
+)
+def test_bad_input_is_one_line(refused, words, message):
+    assert message in refused(words)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("steps = = 3", "bad.toml is no TOML"),
+        ("stepz = 3\nmodel = 'tiny'", "There is no setting 'stepz'; did you mean 'steps'"),
+        ("steps = '3'\nmodel = 'tiny'", "steps must be a whole number"),
+        ("steps = 3", "The model config lacks context_length"),
+        ("[model]\nshape = 'tiny'\nheads = 3", "There is no config key 'heads'"),
+    ],
+)
+def test_a_bad_file_is_one_line(refused, folder, text, message):
+    (folder / "bad.toml").write_text(text)
+    assert message in refused("--config bad.toml")
+
+
+def test_a_run_is_neither_overwritten_nor_changed(run, refused):
+    assert run(f"{small()} --out here --quiet").code == 0
+    assert "here holds a run" in refused(f"{small()} --out here")
+    message = refused("--resume here --lr 0.5")
+    assert "lr: 0.003 in the checkpoint, 0.5 now" in message
+    assert tomllib.loads(Path("here/config.toml").read_text())["lr"] == 0.003
+
+
+def test_a_loss_that_is_not_finite_is_an_answer_of_no(run):
+    done = run(f"{small(lr=1e30, weight_decay=0, max_norm=0, steps=50)}")
+    assert done.code == 1
+    assert re.search(r"error: Step \d+ was not made.*learning rate", done.err)
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def start(folder):
+    """Start the command in a process of its own, which is killed in the end."""
+    started = []
+
+    def start(words, prefix=("-m", "lmlib", "train")):
+        process = subprocess.Popen(
+            [sys.executable, *prefix, *shlex.split(words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def wait_for(condition, process, seconds=240):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def has_steps(folder, count):
+    path = Path(folder) / "metrics.jsonl"
+    return lambda: path.exists() and path.read_bytes().count(b'"loss"') >= count
+
+
+def test_killed_and_resumed_it_is_one_unbroken_curve(run, start):
+    often = {"save_every": 5, "eval_every": 50, "schedule": "wsd", "decay_steps": 1}
+    assert run(f"{small(steps=40, **often)} --out whole --quiet").code == 0
+    killed = start(f"{small(steps=3000, **often)} --out killed")
+    wait_for(has_steps("killed", 12), killed)
+    killed.kill()
+    killed.communicate()
+    assert run("--resume killed --steps 40 --quiet").code == 0
+    assert curve("killed") == curve("whole")
+    assert weights("killed", 40) == weights("whole", 40)
+    assert not list(Path("killed/checkpoints").glob(".*"))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_and_tells_how_to_go_on(run, start, number, code):
+    process = start(f"{small(steps=3000, save_every=0)} --out here")
+    wait_for(has_steps("here", 5), process)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=240)
+    assert process.returncode == code
+    assert f"stopped by {number.name}, exit code {code}" in err
+    assert "lmlib train --resume here" in err
+    (checkpoint,) = Path("here/checkpoints").iterdir()
+    step = int(checkpoint.name.removeprefix("step-"))
+    assert curve("here")[-1]["step"] == step
+    assert run(f"--resume here --steps {step + 2} --quiet").code == 0
+    steps = [record["step"] for record in curve("here") if "loss" in record]
+    assert steps == list(range(1, step + 3))
+
+
+def test_under_torchrun_it_is_the_same_command(run, start):
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "lmlib", "train")
+    words = small(dropout=0, micro_batch_size=1)
+    process = start(f"{words} --out together", prefix=torchrun)
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    assert out.count("written to") == 1
+    assert run(f"{words} --out alone --quiet").code == 0
+    for mine, theirs in zip(curve("alone"), curve("together"), strict=True):
+        for name in {"loss", "validation_loss"} & mine.keys():
+            assert theirs[name] == pytest.approx(mine[name], abs=1e-5)
