@@ -177,6 +177,17 @@ def test_help_names_every_setting(run):
             assert f"--{name.replace('_', '-')}" in done.out
 
 
+@pytest.mark.slow
+def test_without_options_it_learns_what_its_help_says(run):
+    done = run("--help")
+    stated = float(re.search(r"validation loss below\s+([\d.]+)", done.out)[1])
+    assert run().code == 0
+    losses = [record["validation_loss"] for record in curve("runs/1") if "validation_loss" in record]
+    assert losses[0] > 6.5
+    assert losses[-1] < stated
+    assert "after 800 steps" in Path("runs/1/samples.txt").read_text()
+
+
 # --- what is wrong --------------------------------------------------------------------------------
 
 

@@ -52,6 +52,19 @@ def test_the_loss_is_the_sum_of_cross_entropies_of_fp32_logits(loss, batch):
         assert loss(*batch) == expected
 
 
+def test_log_probabilities_are_those_of_fp32_logits(loss, batch, monkeypatch):
+    seen, cross_entropy = [], F.cross_entropy
+
+    def spy(logits, *arguments, **options):
+        seen.append(logits.dtype)
+        return cross_entropy(logits, *arguments, **options)
+
+    monkeypatch.setattr(F, "cross_entropy", spy)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss(*batch)
+    assert seen == [torch.float32]
+
+
 def all_targets(targets):
     return [((b, t), y) for b, row in enumerate(targets.tolist()) for t, y in enumerate(row) if y != IGNORED]
 
@@ -65,8 +78,10 @@ def test_at_the_start_the_loss_is_that_of_a_guess(loss, batch):
 def test_a_batch_in_pieces_is_the_whole_batch(loss, batch, size):
     other = NextTokenLoss(TransformerLM(PLAIN))
     other.load_state_dict(loss.state_dict())
+    mean = loss(*batch).item() / len(all_targets(batch[1]))
     whole = train_step(loss, sgd(loss), [batch], world=CPU, max_norm=0.5)
     parts = train_step(other, sgd(other), pieces(batch, size), world=CPU, max_norm=0.5)
+    assert whole.loss == pytest.approx(mean, rel=1e-6)
     assert parts.loss == pytest.approx(whole.loss, rel=1e-6)
     assert parts.grad_norm == pytest.approx(whole.grad_norm, rel=1e-5)
     for mine, theirs in zip(loss.parameters(), other.parameters(), strict=True):

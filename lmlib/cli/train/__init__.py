@@ -113,6 +113,8 @@ def train(
 ) -> int:
     """Train a language model, and write all that comes of it into a folder.
 
+    Without options it is the preset tiny on Moby-Dick: about a minute on two CPU
+    cores, to a validation loss below 4.1 nats per token, where guessing has 6.9.
     Ctrl-C and SIGTERM save a checkpoint first.
     """
     from lmlib.cli.train.run import go_on, start
