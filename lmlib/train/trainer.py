@@ -56,7 +56,10 @@ class NonFiniteError(ArithmeticError):
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a run ended: after all steps, or ``stopped_by`` a signal before."""
+    """How a run ended: after all steps, or ``stopped_by`` a signal before.
+
+    ``validation_loss`` is None if it was not measured after the last of its steps.
+    """
 
     step: int
     validation_loss: float | None
@@ -170,8 +173,8 @@ class Trainer:
                     stopped_by = signals.received or signal.SIGTERM
                 if stopped_by or self._is_due(self.config.save_every):
                     self._save()
-            self.store.wait()
-        return TrainingResult(self.step, self.validation_loss, stopped_by)
+        loss = self.validation_loss if self._evaluated == self.step else None
+        return TrainingResult(self.step, loss, stopped_by)
 
     def _is_due(self, every: int) -> bool:
         """Whether this is the step for something; the last one always is."""
@@ -240,6 +243,7 @@ class Trainer:
         try:
             yield
         finally:
+            self.store.wait()  # for what is being written, after an error too
             self.progress.close()
             self.logs.close()
 

@@ -159,7 +159,8 @@ def _report(outcome: "Outcome", run: RunOptions) -> int:
     elif not run.quiet:
         print(f"model       {config.model.num_parameters:,} parameters")
         print(f"trained     {result.step:,} steps, {tokens:,} tokens")
-        print(f"validation  {result.validation_loss:.4f} nats per token")
+        if result.validation_loss is not None:
+            print(f"validation  {result.validation_loss:.4f} nats per token")
         print(f"written to  {outcome.folder}")
     if result.stopped_by:
         again = f"lmlib train --resume {outcome.folder}"
