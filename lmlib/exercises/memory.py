@@ -47,6 +47,8 @@ def _file() -> Exercise:
                 "the master weights are missing.",
             ),
             (each.total, "that is bytes for a parameter; how many are there?"),
+            (file * each.total, "16 GB in bf16 are not 16 billion parameters."),
+            (file * 10**9 * each.total // 2, "that looks like bytes; give GB."),
         ],
         hint="how many parameters are in the file, and what does each bring along?",
     )
@@ -69,7 +71,10 @@ def _relu() -> Exercise:
             (expected // 2, "in fp32 a number has 4 bytes."),
             (expected // 8, "that is one sequence of the eight."),
             (expected / 10**9, "that looks like GB; give plain bytes."),
+            (round(expected / 1e9, 2), "that looks like GB; give plain bytes."),
             (expected / 2**30, "that looks like GiB; give plain bytes."),
+            (expected / 10**6, "that looks like MB; give plain bytes."),
+            (expected / 2**20, "that looks like MiB; give plain bytes."),
         ],
         hint="GELU needs its input, ReLU its result; who else keeps that result?",
     )
@@ -127,8 +132,11 @@ def _leak() -> Exercise:
     def behaviour(
         result: Any, loss_of: _WatchedLoss, batches: Sequence[Tensor]
     ) -> tuple:
-        total = result.detach() if isinstance(result, Tensor) else result
-        return float(total), loss_of.graphs()
+        if isinstance(result, Tensor):
+            result = result.detach()
+        elif isinstance(result, list | tuple):
+            raise Remark("Not yet: return the sum of the losses, a single number.")
+        return float(result), loss_of.graphs()
 
     return function_exercise(
         total_loss,

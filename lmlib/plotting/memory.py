@@ -70,23 +70,26 @@ def draw_ledgers(rows: Mapping[str, Mapping[str, float]], unit: str) -> Figure:
 
 
 def draw_memory_growth(
-    panels: Mapping[str, tuple[Sequence[int], Mapping, Mapping]],
+    panels: Mapping[str, tuple[Sequence[int], Mapping, Sequence[int], Mapping]],
 ) -> Figure:
     """Draw what each component takes as something grows, on top of each other.
 
-    ``panels`` has for the label of each x axis its values, then bytes by component
-    as the formula has them, which are areas, and as measured, which are dots on the
-    edges of the areas. All panels share the y axis, in MB.
+    ``panels`` has for the label of each x axis the values of the formula and its
+    bytes by component, which are areas, then the values that were measured and
+    their bytes, which are dots on the edges of the areas. All panels share the y
+    axis, in MB.
 
     Raises ValueError without a panel, for a component without a colour, and where
-    formula and measurement differ in components or in number.
+    formula and measurement differ in components, or bytes and values in number.
     """
-    for values, formula, measured in panels.values():
-        if list(formula) != list(measured) or not _all_as_long(
-            values, formula, measured
+    for values, formula, points, measured in panels.values():
+        if (
+            list(formula) != list(measured)
+            or not _all_as_long(values, formula)
+            or not _all_as_long(points, measured)
         ):
             raise ValueError("give each component by both, and once for each value")
-    _check_names([name for _, formula, _ in panels.values() for name in formula])
+    _check_names([name for _, formula, *_ in panels.values() for name in formula])
     figure, row = plt.subplots(
         1,
         len(panels),
@@ -94,7 +97,7 @@ def draw_memory_growth(
         sharey=True,
         squeeze=False,
     )
-    for ax, (label, (values, formula, measured)) in zip(
+    for ax, (label, (values, formula, points, measured)) in zip(
         row[0], panels.items(), strict=True
     ):
         edges = np.cumsum([[0] * len(values), *formula.values()], axis=0) / 1e6
@@ -102,9 +105,9 @@ def draw_memory_growth(
             ax.fill_between(values, lower, upper, color=_tint(name), linewidth=0)
         dots = np.cumsum(list(measured.values()), axis=0) / 1e6
         for heights in dots:
-            ax.plot(values, heights, "o", color=TEXT_COLOR, markersize=3.5)
+            ax.plot(points, heights, "o", color=TEXT_COLOR, markersize=3.5)
         ax.set(xlabel=label, xlim=(0, 1.04 * values[-1]))
-        ax.set_xticks(values)
+        ax.set_xticks(points)
     row[0][0].set(ylabel="memory (MB)", ylim=(0, None))
     _legend(figure, list(formula), [_line("measured", "", marker="o")])
     return figure
@@ -259,9 +262,8 @@ def _check_names(names: Sequence[str]) -> None:
         raise ValueError(f"no colour for {unknown[0]!r}; there is one for {known}")
 
 
-def _all_as_long(values: Sequence[int], *by_component: Mapping) -> bool:
-    lines = [line for bytes_of in by_component for line in bytes_of.values()]
-    return all(len(line) == len(values) for line in lines)
+def _all_as_long(values: Sequence[int], by_component: Mapping) -> bool:
+    return all(len(line) == len(values) for line in by_component.values())
 
 
 def _line(name: str, style: str, marker: str = "") -> Line2D:
