@@ -71,7 +71,7 @@ def _relu() -> Exercise:
             (expected // 2, "in fp32 a number has 4 bytes."),
             (expected // 8, "that is one sequence of the eight."),
             (expected / 10**9, "that looks like GB; give plain bytes."),
-            (round(expected / 1e9, 2), "that looks like GB, rounded; give all bytes."),
+            (round(expected / 1e9, 2), "that looks like rounded GB; give bytes."),
             (expected / 2**30, "that looks like GiB; give plain bytes."),
             (expected / 10**6, "that looks like MB; give plain bytes."),
             (expected / 2**20, "that looks like MiB; give plain bytes."),
