@@ -148,7 +148,6 @@ def replicate(module: nn.Module, world: World) -> nn.Module:
     return DistributedDataParallel(
         module,
         device_ids=[world.device] if world.device.type == "cuda" else None,
-        broadcast_buffers=False,  # nothing in the models of lmlib changes in one
         gradient_as_bucket_view=True,  # no second copy of all gradients
     )
 
