@@ -74,7 +74,7 @@ def test_runs_and_their_ends():
     assert ends.get_color() == curves[0].get_color()
     assert mark.get_xdata()[0] == 3.2e6
     assert "GPT-3" in [text.get_text() for text in right.texts]
-    assert [label.get_text() for label in right.get_xticklabels()] == ["2¹⁰", "2²⁰"]
+    assert [label.get_text() for label in right.get_xticklabels()] == ["2¹⁰", "2¹⁸", "2²⁰", "2²⁶"]
 
 
 def test_the_first_run_lies_on_top():
@@ -100,11 +100,11 @@ def test_stall_refuses(curves, ends, complaint):
 # --- gradients ------------------------------------------------------------------------------------------------------
 
 
-def test_histograms_are_shares_by_power_of_two():
+def test_histograms_count_by_power_of_two_to_their_own_height():
     groups = {"right": np.array([2.0**-20] * 3 + [0.0]), "others": -(2.0 ** np.array([-30, -30, -10, -10.5]))}
     figure = draw_gradients({"plain": groups, "scaled": {"right": groups["right"] * 2**16}})
     first, second = figure.axes
-    for ax, places in ((first, [{-20: 75}, {-30: 50, -10: 25, -11: 25}]), (second, [{-4: 75}])):
+    for ax, places in ((first, [{-20: 1}, {-30: 1, -10: 0.5, -11: 0.5}]), (second, [{-4: 1}])):
         steps = [patch for patch in ax.patches if hasattr(patch, "get_data")]
         for step, expected in zip(steps, places, strict=True):
             values, edges, _ = step.get_data()
@@ -117,7 +117,16 @@ def test_what_fp16_holds_is_shaded():
     (shade,) = [patch for patch in ax.patches if not hasattr(patch, "get_data")]
     assert shade.get_x() == -25  # half of the smallest number
     assert shade.get_x() + shade.get_width() == pytest.approx(math.log2(65504))
-    assert "what fp16 holds" in [text.get_text() for text in ax.texts]
+    assert [(text.get_text(), text.xy[0]) for text in ax.texts] == [
+        ("becomes 0", -25),
+        ("what fp16 holds", pytest.approx(math.log2(65504))),
+    ]
+
+
+def test_a_group_without_gradients_is_flat():
+    ax = draw_gradients({"plain": {"none": np.zeros(3)}}).axes[0]
+    (step,) = [patch for patch in ax.patches if hasattr(patch, "get_data")]
+    assert step.get_data().values.max() == 0
 
 
 @pytest.mark.parametrize("panels", [{}, {"plain": {}}, {"plain": {str(n): np.ones(1) for n in range(7)}}])

@@ -6,11 +6,11 @@ import math
 from numbers import Real
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lmlib.dtypes import FP16
 from lmlib.exercises import Exercise, Remark, function_exercise, value_exercise
-from lmlib.precision import Int8Linear, quantize_rows
+from lmlib.precision import Int8Linear, make_scaler, quantize_rows
 
 
 def _break_even() -> Exercise:
@@ -67,25 +67,26 @@ def _window() -> Exercise:
     )
 
 
-def _clipped() -> Exercise:
-    scale, norm, max_norm = 2.0**16, 0.5, 1.0
-    gradient = nn.Parameter(torch.zeros((), device="cpu"))
-    gradient.grad = torch.full_like(gradient, norm * scale)
-    torch.nn.utils.clip_grad_norm_([gradient], max_norm)
+def _moving_threshold() -> Exercise:
+    scaler = make_scaler("fp16-autocast")
+    clipped = scaler.get_scale()  # to which the scaled gradients are clipped
+    scale = clipped * scaler.get_backoff_factor() ** 3
     return value_exercise(
-        expected=gradient.grad.item() / scale,
+        expected=clipped / scale,
         mistakes=[
-            (norm, "so it would be after unscale_; here the clipping saw 32768."),
-            (max_norm, "and then the scaler divides by its scale."),
-            (norm / scale, "clipping sets the norm to 1 before it is divided."),
-            (scale, "the scaler divides by its scale, it does not multiply."),
+            (1, "so it was at first; what is the scale after three overflows?"),
             (
-                norm * scale,
-                "that is what the clipping sees; what does it make of it?",
+                scale / clipped,
+                "the scale fell, and with it the scaled gradients; the clipping "
+                "now begins to act later.",
             ),
+            (scale, "that is the scale; divide what the clipping sees by it."),
+            (clipped, "that is the norm of scaled gradients; what of true ones?"),
+            (2, "each of the three steps halves the scale."),
+            (3, "an overflow halves the scale, it takes nothing off."),
         ],
-        hint="what does the clipping see, what does it leave, and what is that "
-        "divided by?",
+        hint="what is the scale after three overflows, and how large is the true "
+        "gradient that it makes 65536 of?",
         rel_tol=1e-4,
     )
 
@@ -200,7 +201,7 @@ def _whole_numbers() -> Exercise:
 EXERCISES = {
     "break_even": _break_even(),
     "window": _window(),
-    "clipped": _clipped(),
+    "moving_threshold": _moving_threshold(),
     "stubborn_row": _stubborn_row(),
     "whole_numbers": _whole_numbers(),
 }

@@ -147,7 +147,7 @@ def draw_stall(
     left.set_yticks([2, 5, 10, 20, 50], ["2", "5", "10", "20", "50"])
     left.minorticks_off()
     right.set_xscale("log", base=2)
-    right.set_xticks(tokens[::2], [_power_of_two(n) for n in tokens[::2]])
+    right.set_xticks(tokens, [_power_of_two(n) for n in tokens])
     right.minorticks_off()
     right.set_xlabel("tokens in a batch")
     _colored_legend(figure, lines, list(curves), handlelength=1.8)
@@ -157,9 +157,9 @@ def draw_stall(
 def draw_gradients(panels: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
     """Sizes of gradients in powers of two, and the range in which fp16 holds them.
 
-    ``panels`` maps a title to groups of gradients, and each becomes a histogram of
-    its share by size. What lies left of the shaded range rounds to 0 in fp16, and
-    what lies right of it to infinity.
+    ``panels`` maps a title to groups of gradients, and each becomes a histogram by
+    size, drawn to a height of its own. What lies left of the shaded range rounds
+    to 0 in fp16, and what lies right of it to infinity.
 
     Raises ValueError without a panel, and for more groups than there are colours.
     """
@@ -170,6 +170,7 @@ def draw_gradients(panels: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
         raise ValueError(f"give 1 to {len(ROW_COLORS)} groups of gradients")
     powers = np.arange(-44, 20)
     smallest = np.log2(FP16.smallest_subnormal) - 1  # half of it rounds to 0
+    largest = np.log2(FP16.max)
     figure, axes = plt.subplots(
         len(panels),
         1,
@@ -179,30 +180,31 @@ def draw_gradients(panels: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
     )
     colors = dict(zip(names, ROW_COLORS[1:] + ROW_COLORS[:1], strict=False))
     for ax, (title, groups) in zip(axes[:, 0], panels.items(), strict=True):
-        ax.axvspan(smallest, np.log2(FP16.max), color=TEXT_COLOR, alpha=0.15, lw=0)
+        ax.axvspan(smallest, largest, color=TEXT_COLOR, alpha=0.15, lw=0)
         for name, values in groups.items():
             sizes = np.abs(np.asarray(values, dtype=float)).ravel()
             logs = np.log2(sizes[sizes > 0])
-            shares = np.histogram(logs, bins=powers)[0] / len(sizes)
-            ax.stairs(
-                100 * shares, powers, fill=True, alpha=0.75, color=colors[name]
-            )
+            counts = np.histogram(logs, bins=powers)[0]
+            heights = counts / max(counts.max(), 1)
+            ax.stairs(heights, powers, fill=True, alpha=0.75, color=colors[name])
         ax.set_title(title, fontsize=10)
-        ax.set_ylabel("% of them")
+        ax.set(yticks=[], ylim=(0, 1.35))  # with room for what is written above
+        ax.spines["left"].set_visible(False)
     axes[-1, 0].set_xticks(range(-40, 20, 10))
     axes[-1, 0].set_xticklabels(_power_of_two(2.0**k) for k in range(-40, 20, 10))
     axes[-1, 0].set_xlim(-44, 18)
     axes[-1, 0].set_xlabel("size of a gradient")
-    axes[0, 0].annotate(
-        "what fp16 holds",
-        (np.log2(FP16.max), 1),
-        xycoords=("data", "axes fraction"),
-        xytext=(-4, -4),
-        textcoords="offset points",
-        va="top",
-        ha="right",
-        fontsize=9,
-    )
+    for words, place in (("becomes 0", smallest), ("what fp16 holds", largest)):
+        axes[0, 0].annotate(
+            words,
+            (place, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(-4, -4),
+            textcoords="offset points",
+            va="top",
+            ha="right",
+            fontsize=9,
+        )
     handles = [plt.Rectangle((0, 0), 1, 1, color=colors[name]) for name in names]
     _colored_legend(figure, handles, names)
     return figure
