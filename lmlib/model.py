@@ -10,7 +10,7 @@ from einops import rearrange, reduce
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
-from lmlib.checks import check_size
+from lmlib.checks import check_count, check_size
 from lmlib.config import ModelConfig
 from lmlib.init import kaiming_normal_, normal_, residual_scale
 
@@ -307,9 +307,11 @@ class Cruncher(nn.Module):
     """The lecture's deep linear model: D·D·L + D parameters, and nothing between.
 
     ``layers.0.weight`` and so on are D×D, ``final.weight`` is 1×D, without biases.
-    They begin with σ = 1/√D, which keeps the scale of what passes through.
+    They begin with σ = 1/√D, which keeps the scale of what passes through. With
+    ``num_layers`` of 0 it is linear regression.
 
-    Raises ValueError for a size that is no whole number from 1 on.
+    Raises ValueError for a ``dim`` that is no whole number from 1 on, and for a
+    ``num_layers`` that is none from 0 on.
     """
 
     def __init__(
@@ -317,7 +319,7 @@ class Cruncher(nn.Module):
     ) -> None:
         super().__init__()
         dim = check_size("dim", dim)
-        num_layers = check_size("num_layers", num_layers)
+        num_layers = check_count("num_layers", num_layers)
         layers = (nn.Linear(dim, dim, bias=False) for _ in range(num_layers))
         self.layers = nn.ModuleList(layers)
         self.final = nn.Linear(dim, 1, bias=False)

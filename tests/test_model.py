@@ -378,6 +378,13 @@ def test_cruncher_is_a_product_of_matrices():
     torch.testing.assert_close(cruncher(x), (x @ first.T @ second.T @ final.T)[:, 0])
 
 
+def test_cruncher_without_layers_is_linear_regression():
+    cruncher = model.Cruncher(4, 0)
+    ((name, weight),) = cruncher.named_parameters()
+    assert (name, tuple(weight.shape)) == ("final.weight", (1, 4))
+    torch.testing.assert_close(cruncher(torch.eye(4)), weight[0])
+
+
 def test_cruncher_keeps_the_scale():
     generator = torch.Generator().manual_seed(0)
     cruncher = model.Cruncher(256, 24, generator=generator)
@@ -391,7 +398,11 @@ def test_cruncher_keeps_the_scale():
 def test_sizes_of_the_cruncher(value):
     with pytest.raises(ValueError, match="dim must be a whole number from 1 on"):
         lmlib.model.Cruncher(value, 2)
-    with pytest.raises(ValueError, match="num_layers must be a whole number from 1 on"):
+
+
+@pytest.mark.parametrize("value", [-1, 2.5, "4"])
+def test_layers_of_the_cruncher(value):
+    with pytest.raises(ValueError, match="num_layers must be a whole number from 0 on"):
         lmlib.model.Cruncher(4, value)
 
 
