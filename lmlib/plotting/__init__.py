@@ -58,6 +58,7 @@ from lmlib.plotting.tokens import (
     draw_merge_tree,
     draw_speeds,
 )
+from lmlib.plotting.training import draw_rate_sweep, draw_run
 from lmlib.plotting.walks import (
     MAX_CELLS,
     MAX_COLUMNS,
@@ -102,12 +103,14 @@ __all__ = [
     "draw_parameter_shares",
     "draw_products",
     "draw_ranges",
+    "draw_rate_sweep",
     "draw_read_times",
     "draw_readings",
     "draw_relative_spacing",
     "draw_resident",
     "draw_roofline",
     "draw_saved",
+    "draw_run",
     "draw_sensitivity",
     "draw_speeds",
     "draw_stall",

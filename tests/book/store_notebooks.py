@@ -33,7 +33,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from nbformat import NotebookNode
 
 BOOK = Path(__file__).parents[2] / "book"
-SECONDS_PER_CELL = 120
+SECONDS_PER_CELL = 600
 
 IMAGES = ("image/png", "image/jpeg", "image/svg+xml")
 # Metadata that kernels and editors write: when a cell ran, and how it was last looked at.
