@@ -115,9 +115,9 @@ def draw_run(
         markersize=4,
     )
     ax.set_ylabel("loss\n(nats per token)")
-    names = ("training batch", 0.17), ("validation", 0.05)
+    names = ("training batch", 0.82), ("validation", 0.7)
     for (name, height), line in zip(names, ax.lines[-2:], strict=True):
-        ax.text(0.02, height, name, color=line.get_color(), transform=ax.transAxes)
+        ax.text(0.22, height, name, color=line.get_color(), transform=ax.transAxes)
     rates = [record["lr"] for record in steps]
     rate.plot(places, rates, color=COLORS["optimizer state"])
     rate.set_ylim(bottom=0)
