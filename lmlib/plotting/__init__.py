@@ -1,6 +1,7 @@
 """The book's figure style, and every drawing that is longer than a cell."""
 
 from lmlib.plotting.axes import draw_blocks, draw_readings
+from lmlib.plotting.checkpointing import draw_rates, draw_resumes
 from lmlib.plotting.depth import draw_depth
 from lmlib.plotting.flops import draw_context_flops
 from lmlib.plotting.formats import (
@@ -104,10 +105,12 @@ __all__ = [
     "draw_products",
     "draw_ranges",
     "draw_rate_sweep",
+    "draw_rates",
     "draw_read_times",
     "draw_readings",
     "draw_relative_spacing",
     "draw_resident",
+    "draw_resumes",
     "draw_roofline",
     "draw_run",
     "draw_saved",
