@@ -5,7 +5,7 @@ decodes with one. Three layers give the same merges and ids, and check one anoth
 
 - ``reference``: training and encoding in the most obvious way, which is slow;
 - ``merges`` and ``encode``: the same for any pattern, much faster;
-- a layer in NumPy for large texts is to come.
+- ``fast``: the same in NumPy, for the three patterns of ``patterns``.
 
 Around them: ``patterns`` and ``unicode_table`` say how text is cut, ``pretokens``
 and ``cuts`` where it may be cut beforehand, ``formats`` reads and writes the files

@@ -12,19 +12,21 @@ from multiprocessing.process import BaseProcess
 
 from lmlib.bpe.byte_ranges import ByteRange, share_files
 from lmlib.bpe.cuts import Cutter
-from lmlib.bpe.pretokens import Pretokenizer
+from lmlib.bpe.fast.classes import DOCUMENT_END
+from lmlib.bpe.fast.counting import WordCounter, WordCounts
+from lmlib.bpe.pretokens import KNOWN_PATTERNS, Pretokenizer
 from lmlib.bpe.special_tokens import special_token_finder
 from lmlib.bpe.text_files import OnBytes, is_regular_file, read_text
 from lmlib.parallel import follow_parent
 
-__all__ = ["PretokenCounter", "count_files"]
+__all__ = ["BlockCounter", "PretokenCounter", "count_files", "make_counter"]
 
 _PART = 2**20  # characters
 _MANY = 2**20  # different pieces, after which their pre-tokens are counted
 
 
 class PretokenCounter:
-    """Counts the pre-tokens of texts, special tokens apart.
+    """Counts the pre-tokens of texts, special tokens apart, for any pattern.
 
     Pieces are counted first and cut into pre-tokens later, each once.
     """
@@ -47,6 +49,10 @@ class PretokenCounter:
             if len(self._pieces) > _MANY:
                 self._cut_pieces()
 
+    def update(self, counts: Counter[str]) -> None:
+        """Count in what another one counted."""
+        self._pretokens.update(counts)
+
     def counts(self) -> Counter[str]:
         """Return how often each pre-token occurred so far."""
         self._cut_pieces()
@@ -63,13 +69,42 @@ class PretokenCounter:
         self._pieces.clear()
 
 
+class BlockCounter:
+    """Counts the pre-tokens of texts, special tokens apart, for a known pattern.
+
+    It has the same methods, but its counts are arrays.
+    """
+
+    def __init__(self, pattern: str, special_tokens: Iterable[str] = ()) -> None:
+        special_tokens = frozenset(special_tokens)
+        self._cutter = Cutter(pattern, special_tokens)
+        self._special_tokens = special_token_finder(special_tokens)
+        self._words = WordCounter(pattern)
+        self.update = self._words.update
+        self.counts = self._words.counts
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Count in the text that ``texts`` make together."""
+        for part in self._cutter.parts(texts, _PART):
+            documents = self._special_tokens.split(part)[::2]
+            self._words.add(DOCUMENT_END.join(map(str.encode, documents)))
+
+
+def make_counter(
+    pattern: str | None, special_tokens: Iterable[str]
+) -> PretokenCounter | BlockCounter:
+    """Return the fastest counter that there is for a pattern."""
+    kind = BlockCounter if pattern in KNOWN_PATTERNS else PretokenCounter
+    return kind(pattern, special_tokens)
+
+
 def count_files(
     paths: Sequence[str | os.PathLike],
     pattern: str | None,
     special_tokens: Iterable[str] = (),
     num_workers: int = 1,
     progress: OnBytes = lambda num_bytes: None,
-) -> Counter[str]:
+) -> Counter[str] | WordCounts:
     """Count the pre-tokens of files.
 
     Several processes share plain files; what is compressed is not split, and
@@ -80,20 +115,19 @@ def count_files(
     which names file and bytes, if a process dies.
     """
     special_tokens = tuple(special_tokens)
-    counter = PretokenCounter(pattern, special_tokens)
+    counter = make_counter(pattern, special_tokens)
     shared = []
     for path in paths:
         if num_workers > 1 and is_regular_file(path):
             shared.append(path)
         else:  # another process may not have what this one calls its input
             counter.add(read_text(path, progress=progress))
-    counts = counter.counts()
     shares = share_files(shared, Cutter(pattern, special_tokens), num_workers)
     for share_counts in _count_shares(
         shares, pattern, special_tokens, num_workers, progress
     ):
-        counts.update(share_counts)
-    return counts
+        counter.update(share_counts)
+    return counter.counts()
 
 
 # --- in several processes ---------------------------------------------------------
@@ -120,7 +154,7 @@ def _count_shares(
     special_tokens: Sequence[str],
     num_workers: int,
     progress: OnBytes,
-) -> Iterator[Counter[str]]:
+) -> Iterator[Counter[str] | WordCounts]:
     """Yield the counts of every share."""
     waiting = iter(shares)
     running: dict[Connection, _Worker] = {}
@@ -157,7 +191,9 @@ def _start(
     return receiver, _Worker(process, share[0])
 
 
-def _receive(connection: Connection, worker: _Worker) -> ByteRange | int | Counter:
+def _receive(
+    connection: Connection, worker: _Worker
+) -> ByteRange | int | Counter[str] | WordCounts:
     try:
         message = connection.recv()
     except (EOFError, OSError):
@@ -179,7 +215,7 @@ def _work(
     special_tokens: Sequence[str],
 ) -> None:
     follow_parent()
-    counter = PretokenCounter(pattern, special_tokens)
+    counter = make_counter(pattern, special_tokens)
     try:
         for part in share:
             sender.send(part)

@@ -7,4 +7,10 @@ def replace_surrogates(text: str) -> str:
     A high surrogate followed by a low one is the character that the two mean in
     UTF-16: ``"\ud83c\udf0d"`` becomes ``"🌍"``. This is what tiktoken does.
     """
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if text.isascii():
+        return text
+    try:  # a quarter of the time of what it may save
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -2,13 +2,15 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
 from tqdm import tqdm
 
-from lmlib.bpe.counting import PretokenCounter, count_files
+from lmlib.bpe.counting import count_files, make_counter
+from lmlib.bpe.fast import merges as fast
+from lmlib.bpe.fast.counting import WordCounts
 from lmlib.bpe.merges import iter_merges
 from lmlib.bpe.patterns import GPT2_PATTERN
 from lmlib.bpe.reference import check_training
@@ -17,6 +19,8 @@ from lmlib.bpe.text_files import STANDARD_INPUT, is_regular_file
 from lmlib.parallel import check_workers
 
 __all__ = ["train_bpe"]
+
+_FEW_LETTERS = 20_000  # of different words: below, a millisecond counts
 
 Source = str | os.PathLike | Iterable[str | os.PathLike]
 
@@ -52,10 +56,9 @@ def train_bpe(
     if not counts:
         raise ValueError("There is no text to train on: the source is empty.")
     num_merges = vocab_size - 256 - len(special_tokens)
-    learned = iter_merges({pretoken.encode(): n for pretoken, n in counts.items()})
     merges = list(
         _Bar(
-            islice(learned, num_merges),
+            _iter_merges(counts, num_merges),
             desc="merging",
             total=num_merges,
             unit="merge",
@@ -68,6 +71,19 @@ def train_bpe(
     return dict(enumerate(vocab)), merges
 
 
+def _iter_merges(
+    counts: Counter[str] | WordCounts, num_merges: int
+) -> Iterator[Pair]:
+    """Choose the way to train by what was counted, and how much of it."""
+    if not isinstance(counts, WordCounts):
+        words = {pretoken.encode(): count for pretoken, count in counts.items()}
+    elif _FEW_LETTERS <= len(counts.letters) <= fast.MOST_LETTERS:
+        return fast.iter_merges(counts, num_merges)
+    else:
+        words = dict(counts.items())
+    return islice(iter_merges(words), num_merges)
+
+
 class _Bar(tqdm):
     monitor_interval = 0  # no thread of its own, because workers may be forked
 
@@ -78,8 +94,8 @@ def _count(
     pattern: str | None,
     num_workers: int,
     progress: bool,
-) -> Counter[str]:
-    counter = PretokenCounter(pattern, special_tokens)
+) -> Counter[str] | WordCounts:
+    counter = make_counter(pattern, special_tokens)
     if isinstance(source, str | os.PathLike):
         source = [Path(source)]
     files = []
@@ -98,8 +114,8 @@ def _count(
         counts = count_files(
             files, pattern, special_tokens, num_workers, bar.update
         )
-    counts.update(counter.counts())
-    return counts
+    counter.update(counts)
+    return counter.counts()
 
 
 def _text(item: object) -> str:

@@ -1,6 +1,8 @@
 """The same merges and ids in NumPy, for large texts and the three known patterns.
 
-- ``classes``, ``boundaries``: where pre-tokens start, without regular expressions.
+- ``classes``, ``boundaries``: where pre-tokens start, without regular expressions;
+- ``word_table``: words as exact integers, and a table of them that grows;
+- ``counting``, ``merges``: training, many merges at once.
 
 What is fast in NumPy is one operation on many words. So text is handled in blocks
 of about a megabyte, and what only concerns few places of a block is done at those
