@@ -29,6 +29,8 @@ class SpecialTokenFinder:
 
     def first(self, text: str) -> str | None:
         """Return the first special token in a text, or None."""
+        if self._only is not None:
+            return self._only if self._only in text else None
         match = self._pattern.search(text) if self.max_length else None
         return match and match[0]
 

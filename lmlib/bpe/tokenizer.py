@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import DTypeLike
 
-from lmlib.bpe.cache import BoundedCache
 from lmlib.bpe.cuts import Cutter
-from lmlib.bpe.encode import encode_pretoken
 from lmlib.bpe.formats import (
     read_gpt2,
     read_tiktoken,
@@ -26,10 +24,10 @@ from lmlib.bpe.formats import (
     tokenizer_json,
 )
 from lmlib.bpe.patterns import GPT2_PATTERN
-from lmlib.bpe.pretokens import Pretokenizer
 from lmlib.bpe.spec import Pair, TokenizerSpec, numbered
 from lmlib.bpe.special_tokens import special_token_finder
 from lmlib.bpe.surrogates import replace_surrogates
+from lmlib.bpe.text_encoder import TextEncoder
 from lmlib.corpora import load_corpus
 from lmlib.files import write_atomically
 
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["SpecialTokenError", "Tokenizer"]
 
 AllowedSpecial = Literal["all"] | Collection[str]
-_CACHE_BYTES = 2**25
 
 
 class SpecialTokenError(ValueError):
@@ -88,14 +85,7 @@ class Tokenizer:
 
     def _set_up(self, spec: TokenizerSpec) -> None:
         self.spec = spec
-        self._pretokenizer = Pretokenizer(spec.pattern)
-        self._ranks = spec.ids if spec.ids_ascend else spec.ranks
-        self._id_of_rank = None if spec.ids_ascend else list(spec.ids.values())
-        self._word_ids = BoundedCache(self._encode_word, _CACHE_BYTES)
-        if self._pretokenizer.pieces_are_pretokens:
-            self._piece_ids = self._word_ids
-        else:
-            self._piece_ids = BoundedCache(self._encode_piece, _CACHE_BYTES)
+        self._encoder = TextEncoder(spec)
 
     # --- from and to files ----------------------------------------------------
 
@@ -221,8 +211,8 @@ class Tokenizer:
         Raises SpecialTokenError, a ValueError, for a disallowed special token in
         the text, and ValueError for an allowed one that is none of this tokenizer.
         """
-        policy = self._policy_of(allowed_special, disallowed_special)
-        return list(self._encode(replace_surrogates(_checked(text)), policy))
+        [ids] = self._encode([text], allowed_special, disallowed_special)
+        return _as_list(ids)
 
     def encode_ordinary(self, text: str) -> list[int]:
         """Return the ids of a text in which special tokens are ordinary text."""
@@ -245,13 +235,18 @@ class Tokenizer:
         """
         policy = self._policy_of(allowed_special, disallowed_special)
         parts = policy.cutter.parts(map(_checked, pieces))
-        return chain.from_iterable(self._encode(part, policy) for part in parts)
+        each_part = ([policy.refuse(part)] for part in parts)
+        encoded = chain.from_iterable(
+            self._encoder.encode(part, policy.allowed, policy.cutter)
+            for part in each_part
+        )
+        return chain.from_iterable(map(_as_list, encoded))
 
     def encode_batch(
         self, texts: Iterable[str], **special: AllowedSpecial
     ) -> list[list[int]]:
         """Return the ids of every text; ``special`` is as in ``encode``."""
-        return [self.encode(text, **special) for text in _several(texts)]
+        return [*map(_as_list, self._encode(_several(texts), **special))]
 
     def encode_to_array(
         self, text: str, dtype: DTypeLike = np.uint16, **special: AllowedSpecial
@@ -261,7 +256,8 @@ class Tokenizer:
         Raises ValueError if ``dtype`` cannot hold every id of the vocabulary.
         """
         self._check_dtype(dtype)
-        return np.array(self.encode(text, **special), dtype)
+        [ids] = self._encode([text], **special)
+        return np.array(ids, dtype)
 
     def encode_batch_to_arrays(
         self,
@@ -271,38 +267,20 @@ class Tokenizer:
     ) -> list[np.ndarray]:
         """Return the ids of every text as an array; see ``encode_to_array``."""
         self._check_dtype(dtype)
-        return [
-            self.encode_to_array(text, dtype, **special) for text in _several(texts)
-        ]
+        encoded = self._encode(_several(texts), **special)
+        return [np.array(ids, dtype) for ids in encoded]
 
-    def _encode(self, text: str, policy: _Policy) -> Iterator[int]:
-        """Return the ids of a text without surrogates."""
-        policy.refuse(text)
-        parts = policy.allowed.split(text)
-        if len(parts) == 1:
-            return self._encode_text(text)
-        return chain.from_iterable(
-            [self.special_tokens[part]] if i % 2 else self._encode_text(part)
-            for i, part in enumerate(parts)
-        )
-
-    def _encode_text(self, text: str) -> Iterator[int]:
-        pieces = self._pretokenizer.pieces(text)
-        return chain.from_iterable(map(self._piece_ids.__getitem__, pieces))
-
-    def _encode_piece(self, piece: str) -> tuple[int, ...]:
-        pretokens = self._pretokenizer.pretokens(piece)
-        if len(pretokens) == 1:  # the ids of the piece are kept: those are enough
-            return self._encode_word(piece)
-        return tuple(
-            chain.from_iterable(map(self._word_ids.__getitem__, pretokens))
-        )
-
-    def _encode_word(self, pretoken: str) -> tuple[int, ...]:
-        ranks = encode_pretoken(pretoken.encode(), self._ranks)
-        if self._id_of_rank is None:
-            return tuple(ranks)
-        return tuple(map(self._id_of_rank.__getitem__, ranks))
+    def _encode(
+        self,
+        texts: Iterable[str],
+        allowed_special: AllowedSpecial = frozenset(),
+        disallowed_special: AllowedSpecial = "all",
+    ) -> Iterator[np.ndarray | list[int]]:
+        """Yield the ids of each text."""
+        policy = self._policy_of(allowed_special, disallowed_special)
+        clean = (replace_surrogates(_checked(text)) for text in texts)
+        refused = map(policy.refuse, clean)
+        return self._encoder.encode(refused, policy.allowed, policy.cutter)
 
     def _policy_of(
         self, allowed: AllowedSpecial, disallowed: AllowedSpecial
@@ -374,10 +352,12 @@ class _Policy:
         self.cutter = Cutter(pattern, allowed, disallowed)
         self._disallowed = special_token_finder(disallowed)
 
-    def refuse(self, text: str) -> None:
+    def refuse(self, text: str) -> str:
+        """Return the text, if it holds nothing disallowed."""
         name = self._disallowed.first(text)
         if name is not None:
             raise SpecialTokenError(name)
+        return text
 
 
 @lru_cache(maxsize=256)
@@ -393,6 +373,10 @@ def _names(special: AllowedSpecial, all_names: Set[str]) -> frozenset[str]:
     if special == "all":
         return frozenset(all_names)
     raise TypeError(f"{special!r} is one name: pass a set of names, or 'all'.")
+
+
+def _as_list(ids: np.ndarray | list[int]) -> list[int]:
+    return ids if isinstance(ids, list) else ids.tolist()
 
 
 def _checked(text: Any) -> str:

@@ -2,7 +2,8 @@
 
 - ``classes``, ``boundaries``: where pre-tokens start, without regular expressions;
 - ``word_table``: words as exact integers, and a table of them that grows;
-- ``counting``, ``merges``: training, many merges at once.
+- ``counting``, ``merges``: training, many merges at once;
+- ``pair_ranks``, ``encoder``: encoding many words at once, and remembering them.
 
 What is fast in NumPy is one operation on many words. So text is handled in blocks
 of about a megabyte, and what only concerns few places of a block is done at those

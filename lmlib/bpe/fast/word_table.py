@@ -115,8 +115,8 @@ class WordTable:
 class KeyTable:
     """Numbers for keys: an open-addressing hash table that grows.
 
-    At most half of its places are taken when keys are looked up, so a probe along
-    taken places always ends at a free one. The multipliers of the hash are random,
+    At most three quarters of its places are taken, so a probe along taken places
+    always ends at a free one. The multipliers of the hash are random,
     so no text can be made to collide: two keys meet with a probability of at most
     about 2 in the number of places (multiply-shift hashing, Dietzfelbinger et al.,
     *A reliable randomized algorithm for the closest-pair problem*, 1997).
@@ -153,7 +153,7 @@ class KeyTable:
         absent = np.flatnonzero(numbers < 0)
         first = [absent[:0]]
         while absent.size:
-            if 4 * self._size > len(self._numbers):
+            if 2 * self._size > len(self._numbers):
                 self._grow()
             few, absent = np.split(absent, [len(self._numbers) // 4])
             few_keys = [column[few] for column in keys]

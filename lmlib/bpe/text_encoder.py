@@ -1,0 +1,158 @@
+"""Encoding texts in which special tokens are known: the way is chosen by size.
+
+What is small goes piece by piece, through caches of Python objects. What is large
+goes in blocks to ``fast``, if the pattern is one of the three, and if enough text
+has come to repay what that needs first: tables of all tokens, and of the pairs that
+make them. These take about as long as to encode eight bytes per token by pieces.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+import numpy as np
+
+from lmlib.bpe.cache import BoundedCache
+from lmlib.bpe.cuts import Cutter
+from lmlib.bpe.encode import encode_pretoken
+from lmlib.bpe.fast.encoder import BlockEncoder
+from lmlib.bpe.pretokens import KNOWN_PATTERNS, Pretokenizer
+from lmlib.bpe.spec import TokenizerSpec
+from lmlib.bpe.special_tokens import SpecialTokenFinder
+
+__all__ = ["TextEncoder"]
+
+_CACHE_BYTES = 2**25
+_BLOCK = 2**20  # characters that go to `fast` at once
+_LARGE = 2**11  # characters: below, a block costs more than it saves
+_SET_UP = 8  # characters per token
+
+Ids = np.ndarray | list[int]
+
+
+class TextEncoder:
+    """Encodes texts without surrogates, with the vocabulary of a specification."""
+
+    def __init__(self, spec: TokenizerSpec) -> None:
+        self._spec = spec
+        self._by_pieces = _PieceEncoder(spec)
+        self._blocks: BlockEncoder | None = None
+        self._seen = 0  # characters
+
+    def encode(
+        self, texts: Iterable[str], special: SpecialTokenFinder, cutter: Cutter
+    ) -> Iterator[Ids]:
+        """Yield the ids of each text, special tokens included."""
+        for group, size in _groups(texts):
+            self._seen += size
+            if not self._goes_in_blocks(size):
+                yield from (list(self._piece_by_piece(t, special)) for t in group)
+            elif len(group) == 1 and size > 2 * _BLOCK:
+                parts = cutter.parts(group, _BLOCK)
+                blocks = (self._block([part], special) for part in parts)
+                yield np.concatenate([ids for [ids] in blocks])
+            else:
+                yield from self._block(group, special)
+
+    def _goes_in_blocks(self, size: int) -> bool:
+        if self._spec.pattern not in KNOWN_PATTERNS or size < _LARGE:
+            return False
+        return self._seen >= _SET_UP * len(self._spec.ids)
+
+    def _piece_by_piece(
+        self, text: str, special: SpecialTokenFinder
+    ) -> Iterable[int]:
+        parts = special.split(text)
+        if len(parts) == 1:
+            return self._by_pieces.encode(text)
+        return chain.from_iterable(
+            [self._spec.special_tokens[part]]
+            if i % 2
+            else self._by_pieces.encode(part)
+            for i, part in enumerate(parts)
+        )
+
+    def _block(
+        self, texts: Sequence[str], special: SpecialTokenFinder
+    ) -> Iterator[np.ndarray]:
+        """Yield the ids of each text; all of them are encoded at once.
+
+        The texts between special tokens are documents like others. What stands
+        between two documents is a special token, or else the end of a text.
+        """
+        documents: list[bytes] = []
+        between: list[int] = []
+        for text in texts:
+            parts = special.split(text)
+            documents += map(str.encode, parts[::2])
+            between += map(self._spec.special_tokens.__getitem__, parts[1::2])
+            between.append(_END_OF_TEXT)
+        ids, places = self._block_encoder().encode(documents)
+        filled = np.array(between[:-1], np.int64)
+        is_special = filled != _END_OF_TEXT
+        ids[places[is_special]] = filled[is_special]
+        start = 0
+        for end in [*places[~is_special].tolist(), len(ids)]:
+            yield ids[start:end]
+            start = end + 1
+
+    def _block_encoder(self) -> BlockEncoder:
+        if self._blocks is None:
+            tokens, ids = self._spec.ids.keys(), self._spec.ids.values()
+            self._blocks = BlockEncoder(
+                [*tokens], [*ids], self._spec.pattern, self._by_pieces.encode_word
+            )
+        return self._blocks
+
+
+_END_OF_TEXT = -1
+
+
+def _groups(texts: Iterable[str]) -> Iterator[tuple[list[str], int]]:
+    """Yield texts in groups of about a block, with their number of characters."""
+    group: list[str] = []
+    size = 0
+    for text in texts:
+        if group and size + len(text) > _BLOCK:
+            yield group, size
+            group, size = [], 0
+        group.append(text)
+        size += len(text)
+    if group:
+        yield group, size
+
+
+class _PieceEncoder:
+    """Encodes texts piece by piece, with a memory for pieces and for words."""
+
+    def __init__(self, spec: TokenizerSpec) -> None:
+        self._pretokenizer = Pretokenizer(spec.pattern)
+        self._ranks = spec.ids if spec.ids_ascend else spec.ranks
+        self._id_of_rank = None if spec.ids_ascend else list(spec.ids.values())
+        self._word_ids = BoundedCache(self._encode_pretoken, _CACHE_BYTES)
+        if self._pretokenizer.pieces_are_pretokens:
+            self._piece_ids = self._word_ids
+        else:
+            self._piece_ids = BoundedCache(self._encode_piece, _CACHE_BYTES)
+
+    def encode(self, text: str) -> Iterable[int]:
+        """Return the ids of a text in which there are no special tokens."""
+        pieces = self._pretokenizer.pieces(text)
+        return chain.from_iterable(map(self._piece_ids.__getitem__, pieces))
+
+    def encode_word(self, pretoken: bytes) -> tuple[int, ...]:
+        """Return the ids of one pre-token."""
+        ranks = encode_pretoken(pretoken, self._ranks)
+        if self._id_of_rank is None:
+            return tuple(ranks)
+        return tuple(map(self._id_of_rank.__getitem__, ranks))
+
+    def _encode_pretoken(self, pretoken: str) -> tuple[int, ...]:
+        return self.encode_word(pretoken.encode())
+
+    def _encode_piece(self, piece: str) -> tuple[int, ...]:
+        pretokens = self._pretokenizer.pretokens(piece)
+        if len(pretokens) == 1:  # the ids of the piece are kept: those are enough
+            return self._encode_pretoken(piece)
+        return tuple(
+            chain.from_iterable(map(self._word_ids.__getitem__, pretokens))
+        )
