@@ -6,6 +6,7 @@ were never seen are merged, and these together.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from threading import Lock
 
 import numpy as np
@@ -14,12 +15,12 @@ from lmlib.bpe.fast.arrays import begins, ranges, with_room
 from lmlib.bpe.fast.boundaries import pretoken_starts
 from lmlib.bpe.fast.classes import DOCUMENT_END
 from lmlib.bpe.fast.pair_ranks import PairRanks
-from lmlib.bpe.fast.word_table import WordTable, as_block
+from lmlib.bpe.fast.word_table import WordTable, as_block, pieces
 
 __all__ = ["BlockEncoder"]
 
 _LONG = 128  # bytes: words that take many rounds are merged one by one
-_FEW = 16  # words: as few are merged one by one
+_FEW = 100  # words: as few are merged one by one
 _MOST_BYTES = 2**26  # of memory for words and their ids
 
 
@@ -133,10 +134,8 @@ class BlockEncoder:
         together, alone = np.split(by_size, [num_short])
         if together.size:
             self._merge(block, starts[together], sizes[together], known + together)
-        for i in alone.tolist():
-            word = block[starts[i] : starts[i] + sizes[i]].tobytes()
-            ids = np.array(self._encode_word(word), np.uint32)
-            self._keep(np.array([known + i]), ids, np.array([len(ids)]))
+        if alone.size:
+            self._encode_alone(block, starts[alone], sizes[alone], known + alone)
         return numbers
 
     def _merge(
@@ -149,6 +148,17 @@ class BlockEncoder:
         letters = self._rank_of_byte[block[ranges(starts, sizes)]]
         ranks, lengths = self._pair_ranks.merge(letters, sizes)
         self._keep(numbers, self._ids[ranks], lengths)
+
+    def _encode_alone(
+        self,
+        block: np.ndarray,
+        starts: np.ndarray,
+        sizes: np.ndarray,
+        numbers: np.ndarray,
+    ) -> None:
+        encoded = [*map(self._encode_word, pieces(block, starts, sizes))]
+        ids = np.array([*chain.from_iterable(encoded)], np.uint32)
+        self._keep(numbers, ids, np.array([*map(len, encoded)]))
 
     def _keep(
         self, words: np.ndarray, ids: np.ndarray, lengths: np.ndarray

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-__all__ = ["KeyTable", "WordTable", "as_block"]
+__all__ = ["KeyTable", "WordTable", "as_block", "pieces"]
 
 _PADDING = 0xFF
 _COLUMNS = {8: 1, 16: 2, 32: 4}  # most bytes of a word: integers in its key
@@ -74,8 +74,8 @@ class WordTable:
             keys = _keys(block, starts[which], sizes[which], table.num_columns)
             numbers[which] = table.find(keys)
         which = np.flatnonzero(sizes > LONGEST_KEY)
-        pieces = _pieces(block, starts, sizes, which)
-        for i, word in zip(which.tolist(), pieces, strict=True):
+        words = pieces(block, starts[which], sizes[which])
+        for i, word in zip(which.tolist(), words, strict=True):
             numbers[i] = self._long.get(word, -1)
         return numbers
 
@@ -88,8 +88,8 @@ class WordTable:
         numbers: np.ndarray,
     ) -> np.ndarray:
         first = []
-        pieces = _pieces(block, starts, sizes, which)
-        for i, word in zip(which.tolist(), pieces, strict=True):
+        words = pieces(block, starts[which], sizes[which])
+        for i, word in zip(which.tolist(), words, strict=True):
             number = self._long.setdefault(word, self._size)
             if number == self._size:
                 self._size += 1
@@ -115,8 +115,8 @@ class WordTable:
 class KeyTable:
     """Numbers for keys: an open-addressing hash table that grows.
 
-    At most three quarters of its places are taken, so a probe along taken places
-    always ends at a free one. The multipliers of the hash are random,
+    At most half of its places are taken, so a probe along taken places always ends,
+    and mostly soon, at a free one. The multipliers of the hash are random,
     so no text can be made to collide: two keys meet with a probability of at most
     about 2 in the number of places (multiply-shift hashing, Dietzfelbinger et al.,
     *A reliable randomized algorithm for the closest-pair problem*, 1997).
@@ -153,9 +153,9 @@ class KeyTable:
         absent = np.flatnonzero(numbers < 0)
         first = [absent[:0]]
         while absent.size:
-            if 2 * self._size > len(self._numbers):
+            if 8 * self._size > 3 * len(self._numbers):
                 self._grow()
-            few, absent = np.split(absent, [len(self._numbers) // 4])
+            few, absent = np.split(absent, [len(self._numbers) // 8])
             few_keys = [column[few] for column in keys]
             entered = self._enter(few_keys, next_number)
             next_number += len(entered)
@@ -170,7 +170,7 @@ class KeyTable:
 
     def _grow(self) -> None:
         keys, numbers = self.items()
-        self._make(len(self._numbers).bit_length() + 1)  # four times as many places
+        self._make(len(self._numbers).bit_length())  # twice as many places
         entered = self._enter(keys, 0)
         self._numbers[self._probe(keys)] = numbers
         assert len(entered) == len(numbers)
@@ -231,12 +231,12 @@ def as_block(data: bytes) -> np.ndarray:
     return np.frombuffer(data + bytes(LONGEST_KEY), np.uint8)
 
 
-def _pieces(
-    block: np.ndarray, starts: np.ndarray, sizes: np.ndarray, which: np.ndarray
+def pieces(
+    block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
 ) -> Iterator[bytes]:
-    begin, size = starts[which].tolist(), sizes[which].tolist()
-    for at, length in zip(begin, size, strict=True):
-        yield block[at : at + length].tobytes()
+    """Yield words as bytes, one by one."""
+    for at, size in zip(starts.tolist(), sizes.tolist(), strict=True):
+        yield block[at : at + size].tobytes()
 
 
 def _keys(
