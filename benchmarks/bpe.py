@@ -66,10 +66,40 @@ def _encode(text: str, encode: Callable[[str], list[int]], warm: bool) -> Measur
     return Measured(seconds, hashlib.sha256(json.dumps(ids).encode()).hexdigest())
 
 
+def encode_batch_lmlib(warm: bool) -> Measured:
+    """Encode half of the documents to arrays, all at once; warm, after the other half."""
+    from lmlib.bpe import Tokenizer
+
+    tokenizer = Tokenizer.from_pretrained("gpt2")
+    return _encode_half(lambda documents: tokenizer.encode_batch_to_arrays(documents, disallowed_special=()), warm)
+
+
+def encode_batch_tiktoken(warm: bool) -> Measured:
+    """Encode half of the documents to arrays in tiktoken; warm, after the other half."""
+    from lmlib.bpe import Tokenizer
+
+    encode = Tokenizer.from_pretrained("gpt2").to_tiktoken().encode_to_numpy
+    return _encode_half(lambda documents: [encode(text, disallowed_special=()) for text in documents], warm)
+
+
+def _encode_half(encode: Callable[[list[str]], list], warm: bool) -> Measured:
+    documents = documents_of("mixed")
+    if warm:
+        encode(documents[1::2])
+    start = process_time()
+    arrays = encode(documents[::2])
+    seconds = process_time() - start
+    digest = hashlib.sha256()
+    for ids in arrays:
+        digest.update(ids.astype("<u4").tobytes() + b"\xff\xff\xff\xff")
+    return Measured(seconds, digest.hexdigest())
+
+
 # --- tasks ------------------------------------------------------------------------------------------------------
 
 TRAIN = {"lmlib": train_lmlib, "tokenizers": train_tokenizers}
 ENCODE = {"lmlib": encode_lmlib, "tiktoken": encode_tiktoken}
+ENCODE_BATCH = {"lmlib": encode_batch_lmlib, "tiktoken": encode_batch_tiktoken}
 TASKS = {
     "train Moby-Dick to 10,000": Task(TRAIN, ("moby_dick", 10_000)),
     "train 50 MB to 32,000": Task(TRAIN, ("mixed", 32_000)),
@@ -77,12 +107,19 @@ TASKS = {
     "encode 34 languages, cold": Task(ENCODE, ("languages",)),
     "encode 50 MB, cold": Task(ENCODE, ("mixed",)),
     "encode 50 MB, warm": Task(ENCODE, ("mixed", True)),
+    "encode 25 MB to arrays, cold": Task(ENCODE_BATCH, (False,)),
+    "encode 25 MB to arrays, warm": Task(ENCODE_BATCH, (True,)),
 }
+
+
+def _text_of(task: Task) -> str:
+    return "mixed" if task.contenders is ENCODE_BATCH else task.arguments[0]
+
 
 if __name__ == "__main__":
     contest.main(
         __doc__,
         TASKS,
-        prepare=lambda tasks: store_texts([task.arguments[0] for task in tasks]),
+        prepare=lambda tasks: store_texts([_text_of(task) for task in tasks]),
         packages=["lmlib", "regex", "tiktoken", "tokenizers"],
     )

@@ -2,7 +2,7 @@
 
 import random
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -125,6 +125,13 @@ def test_every_scalar_value_has_its_class():
 
 
 # Those further on are letters, marks or nothing, as the test above says.
+@each_pattern
+@pytest.mark.parametrize("kinds", [["a", "A", "中", "'s"], ["!", "\u0301", "\n", "/"], [" ", "\n", "!", "a"]])
+def test_all_strings_of_what_depends_on_one_another(pattern, kinds):
+    """Contractions and letters without case, marks and tails, white space: up to six in a row."""
+    check(["".join(string) for size in range(7) for string in product(kinds, repeat=size)], pattern)
+
+
 @each_pattern
 @pytest.mark.parametrize("stop", [0x3200, pytest.param(len(SCALARS), marks=pytest.mark.slow)])
 def test_every_scalar_value_is_cut_as_in_the_reference(pattern, stop):

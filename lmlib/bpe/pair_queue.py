@@ -21,7 +21,8 @@ class PairQueue(Generic[P]):
     10,000 merges.
 
     ``count_of`` returns the count of a pair as it is now, 0 or None for a pair that
-    is gone; ``bytes_of`` returns its two tokens.
+    is gone; ``bytes_of`` returns its two tokens. ``count`` is that of the last pair
+    popped.
     """
 
     def __init__(
@@ -33,14 +34,14 @@ class PairQueue(Generic[P]):
         self._bytes_of = bytes_of
         self._lists: defaultdict[int, list[P]] = defaultdict(list)
         self._negative_counts: list[int] = []  # a heap of those that have a list
-        self._count = 0  # of the pairs that are sorted
+        self.count = 0  # of the pairs that are sorted
         self._sorted: list[tuple[bytes, bytes, P]] = []
 
     def push(self, pairs: Iterable[P]) -> None:
         """Add pairs, which are counted by now."""
         for pair in pairs:
             count = self._count_of(pair)
-            if count == self._count:
+            if count == self.count:
                 insort(self._sorted, self._as_bytes(pair))
             else:
                 self._put(pair, count)
@@ -48,7 +49,7 @@ class PairQueue(Generic[P]):
     def pop(self) -> P | None:
         """Remove and return the first pair, or None if no pair is left."""
         while True:
-            if self._negative_counts and -self._negative_counts[0] > self._count:
+            if self._negative_counts and -self._negative_counts[0] > self.count:
                 self._open_next_list()
             while self._sorted:
                 pair = self._sorted.pop()[-1]
@@ -56,23 +57,23 @@ class PairQueue(Generic[P]):
                     return pair
             if not self._negative_counts:
                 return None
-            self._count = 0
+            self.count = 0
 
     def _open_next_list(self) -> None:
         if self._sorted:  # what was pushed since is more frequent
             rest = [pair for *_, pair in self._sorted]
-            self._lists[self._count] = rest
-            heappush(self._negative_counts, -self._count)
-        self._count = -heappop(self._negative_counts)
-        pairs = filter(self._is_current, self._lists.pop(self._count))
+            self._lists[self.count] = rest
+            heappush(self._negative_counts, -self.count)
+        self.count = -heappop(self._negative_counts)
+        pairs = filter(self._is_current, self._lists.pop(self.count))
         self._sorted = sorted(map(self._as_bytes, pairs))
 
     def _is_current(self, pair: P) -> bool:
         """Whether the count of a pair is the one at work; if not, put it back."""
         count = self._count_of(pair)
-        if count and count != self._count:
+        if count and count != self.count:
             self._put(pair, count)
-        return count == self._count
+        return count == self.count
 
     def _put(self, pair: P, count: int) -> None:
         if count not in self._lists:
