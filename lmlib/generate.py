@@ -109,16 +109,19 @@ def sample(
     and ``top_p`` then the fewest that together have this probability. The draw is
     made on the CPU, so that a ``generator`` gives the same on every device.
 
-    Raises ValueError for an option out of range, and for logits with a NaN.
+    Raises ValueError for an option out of range, and for logits with a NaN or +∞.
     """
     _check_options(temperature, top_k, top_p)
     logits = logits.float().cpu()  # (V)
-    if logits.isnan().any():
-        raise ValueError("The logits hold a NaN: the model's weights are broken.")
+    if not logits.max().isfinite():
+        raise ValueError(
+            "The logits hold a NaN or an infinity: the model's weights are broken."
+        )
     if temperature == 0:
         return int(logits.argmax())
-    # The largest becomes 0: a small temperature divides nothing up to infinity.
-    logits = (logits - logits.max()) / temperature
+    # The largest becomes 0, which a small temperature does not divide up to
+    # infinity; in fp64, for in fp32 it could be a 0 itself.
+    logits = ((logits - logits.max()).double() / temperature).float()
     if top_k is not None:
         logits = keep_top_k(logits, top_k)
     if top_p is not None:

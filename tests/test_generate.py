@@ -62,12 +62,14 @@ def test_the_likeliest_stays_however_small_top_p():
 
 
 def test_a_temperature_near_0_overflows_nothing():
-    assert sample(torch.tensor([1000.0, 999.0, -torch.inf]), temperature=1e-30) == 0
+    for temperature in (1e-30, 1e-320):  # the second is 0 in fp32
+        assert sample(torch.tensor([1000.0, 999.0, -torch.inf]), temperature=temperature) == 0
 
 
-def test_broken_logits_are_refused():
+@pytest.mark.parametrize("broken", [[0.0, torch.nan], [0.0, torch.inf], [-torch.inf, -torch.inf]])
+def test_broken_logits_are_refused(broken):
     with pytest.raises(ValueError, match="hold a NaN"):
-        sample(torch.tensor([0.0, torch.nan]))
+        sample(torch.tensor(broken))
 
 
 @pytest.mark.parametrize(

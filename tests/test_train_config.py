@@ -35,7 +35,10 @@ def config(**changes):
         ({"weight_decay": -0.1}, "weight_decay must be a finite number from 0 on"),
         ({"max_norm": -1}, "max_norm must be"),
         ({"validation_share": 1}, "validation_share must be above 0 and below 1"),
-        ({"final_lr_factor": 2}, "final_factor must be a number from 0 to 1"),
+        ({"final_lr_factor": 2}, "final_lr_factor must be from 0 to 1"),
+        ({"final_lr_factor": "x"}, "final_lr_factor must be a finite number"),
+        ({"seed": 1e300}, r"seed must be below 2\*\*63"),  # torch takes no larger one
+        ({"sample_prompt": "a\udcff"}, "sample_prompt must be text in UTF-8"),
         ({"schedule": "linear"}, "schedule must be 'cosine' or 'wsd', not 'linear'"),
         ({"schedule": "wsd", "decay_steps": 2000}, "decay_steps must be .* = 1000"),
         ({"decay_steps": 10}, "decay_steps belongs to schedule='wsd'"),

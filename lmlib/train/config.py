@@ -29,12 +29,14 @@ __all__ = [
     "TOKENIZERS",
     "TOKENS",
     "TrainConfig",
+    "file_names",
     "model_config",
 ]
 
 CORPORA = ("moby_dick",)  # the texts of lmlib.corpora that one can train on
 TOKENS = ".bin"  # how the name of a token file ends
 TOKENIZERS = ("bytes", "gpt2", "train")  # those that are in no file
+MOST_SEEDS = 2**63  # what torch takes, with room for a step and a rank to be added
 
 MAY_DIFFER = (
     "data",  # the loader knows the tokens themselves
@@ -148,7 +150,7 @@ class TrainConfig:
                 f"model must be a ModelConfig, not {self.model!r:.60}."
             )
         for name in ("data", "validation_data"):
-            self._set(name, _names(name, getattr(self, name)))
+            self._set(name, file_names(name, getattr(self, name)))
         check(bool(self.data), "data", "one file or more", self.data)
         for name in ("tokenizer", "sample_prompt", "device"):
             check(
@@ -157,6 +159,7 @@ class TrainConfig:
                 "text",
                 getattr(self, name),
             )
+        _check_unicode("sample_prompt", self.sample_prompt)
         self._check_sizes()
         self._check_numbers()
         hints = get_type_hints(type(self))
@@ -255,6 +258,10 @@ class TrainConfig:
         holds = holds and all(map(is_share, betas))
         check(holds, "betas", "two numbers from 0 to below 1", betas)
         self._set("betas", tuple(map(float, betas)))
+        factor = check_number("final_lr_factor", self.final_lr_factor)
+        check(0 <= factor <= 1, "final_lr_factor", "from 0 to 1", factor)
+        self._set("final_lr_factor", factor)
+        check(self.seed < MOST_SEEDS, "seed", "below 2**63", self.seed)
         share = check_number("validation_share", self.validation_share)
         check(0 < share < 1, "validation_share", "above 0 and below 1", share)
 
@@ -302,11 +309,22 @@ def model_config(values: object) -> ModelConfig:
     return ModelConfig.from_dict({**base, **values})
 
 
-def _names(name: str, value: object) -> tuple[str, ...]:
-    """Return the names of files; one may come without a list around it."""
+def file_names(name: str, value: object) -> tuple[str, ...]:
+    """Return the names of files; one may come without a list around it.
+
+    Raises ValueError for anything else, with the name of the setting.
+    """
     value = (value,) if isinstance(value, str) else value
     holds = isinstance(value, list | tuple) and all(
         isinstance(each, str) for each in value
     )
     check(holds, name, "a name of a file, or several", value)
     return tuple(value)
+
+
+def _check_unicode(name: str, text: str) -> None:
+    """ValueError for text that came from bytes that are no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        check(False, name, "text in UTF-8", text)

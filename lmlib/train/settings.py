@@ -10,6 +10,7 @@ from lmlib.train.config import (
     TOKENIZERS,
     TOKENS,
     TrainConfig,
+    file_names,
 )
 
 __all__ = ["absolute_paths", "draft", "has_vocab_size", "merged"]
@@ -55,22 +56,26 @@ def has_vocab_size(settings: Settings) -> bool:
 
 
 def absolute_paths(settings: Settings) -> dict[str, Any]:
-    """Settings that mean the same files wherever they are read."""
+    """Settings that mean the same files wherever they are read.
+
+    Raises ValueError for what can be no name of a file.
+    """
     result = dict(settings)
     for name in ("data", "validation_data"):
         if name in settings:
-            value = settings[name]
-            sources = [value] if isinstance(value, str) else value
+            sources = file_names(name, settings[name])
             result[name] = [_absolute(source, CORPORA) for source in sources]
     if "tokenizer" in settings:
-        result["tokenizer"] = _absolute(settings["tokenizer"], TOKENIZERS)
+        tokenizer = settings["tokenizer"]
+        check(isinstance(tokenizer, str), "tokenizer", "text", tokenizer)
+        result["tokenizer"] = _absolute(tokenizer, TOKENIZERS)
     return result
 
 
 def _names_tokens(layer: Settings) -> bool:
     """Whether a layer says which ids there are, and not that they be made."""
-    data = layer.get("data", ())
-    is_file = any(str(source).endswith(TOKENS) for source in [data, *data])
+    sources = file_names("data", layer.get("data", ()))
+    is_file = any(source.endswith(TOKENS) for source in sources)
     return is_file or layer.get("tokenizer", "train") != "train"
 
 
