@@ -113,6 +113,31 @@ def test_a_run_can_be_prolonged(half_way):
     assert steps == list(range(1, 9))
 
 
+def test_but_not_below_what_it_has_made(half_way):
+    _, folder = half_way()
+    with pytest.raises(ValueError, match="step-00000006 has made 6 steps already: steps = 5"):
+        trainer(folder, resume="latest", steps=5)
+
+
+def test_it_can_go_on_in_smaller_pieces(half_way):
+    plain = replace(MODEL, dropout=0.0)  # which would draw other numbers
+    whole, folder = half_way(model=plain)
+    for size in (1, 4):
+        again = trainer(folder, resume=3, model=plain, micro_batch_size=size)
+        again.run()
+        for mine, theirs in zip(curve(folder), curve(whole.folder.path), strict=True):
+            if "loss" in mine:
+                assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-6)
+
+
+def test_a_new_run_leaves_another_as_it_is(half_way):
+    _, folder = half_way()
+    before = curve(folder)
+    with pytest.raises(FileExistsError, match='holds checkpoints of a run: go on with it by resume="latest"'):
+        trainer(folder)
+    assert curve(folder) == before
+
+
 def test_a_damaged_checkpoint_is_passed_over_and_the_later_metrics_with_it(half_way):
     whole, folder = half_way()
     (folder / "checkpoints/step-00000006/model.safetensors").write_bytes(b"damaged")
@@ -248,6 +273,11 @@ def test_a_signal_saves_at_the_next_step(half_way, tmp_path, monkeypatch):
 def test_a_model_smaller_than_its_data_is_refused(tmp_path):
     with pytest.raises(ValueError, match="data have 257 ids, and the model 256"):
         trainer(tmp_path, model=replace(MODEL, vocab_size=256))
+
+
+def test_validation_data_that_fill_no_window_are_refused_before_anything_is_trained(tmp_path):
+    with pytest.raises(ValueError, match="holds 8 tokens, but a window takes 9"):
+        trainer(tmp_path, data=replace(DATA, validation=tokens(8)))
 
 
 def test_compiled_it_is_the_same_run(tmp_path, monkeypatch):

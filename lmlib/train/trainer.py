@@ -43,9 +43,11 @@ from lmlib.train.progress import Progress, memory_bytes
 from lmlib.train.run_folder import RunFolder
 from lmlib.train.signals import StopSignals
 from lmlib.train.step import NextTokenLoss, StepReport, train_step
-from lmlib.train.validation import evaluate
+from lmlib.train.validation import evaluate, window_starts
 
 __all__ = ["NonFiniteError", "Trainer", "TrainingResult"]
+
+_PIECES = ("batch_size", "world_size")  # of a batch, to the loader
 
 MOST_SKIPPED = 100  # steps in a row: what does not recover by then is broken
 
@@ -73,8 +75,9 @@ class Trainer:
     at step 0. Going on is as if it had never stopped, to the bit, on as many
     devices; on more or fewer, dropout draws other numbers.
 
-    Raises ValueError for a config that the data or the devices do not suit, and
-    ConfigMismatch for one that the checkpoint does not.
+    Raises ValueError for a config that the data or the devices do not suit,
+    ConfigMismatch for one that the checkpoint does not, and FileExistsError if a run
+    is to start where there are checkpoints of another.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class Trainer:
             world_size=self.world.size,
             device=self.world.device,
         )
+        window_starts(self.data.validation, config.model.context_length, 1)  # fit?
         self.store = CheckpointStore(
             self.folder.checkpoints,
             keep_last=config.keep_last,
@@ -119,6 +123,11 @@ class Trainer:
         self._rng_state: Any = None
         if resume is not None:
             self._restore(resume)
+        elif self.store.steps:
+            raise FileExistsError(
+                f"{self.folder.path} holds checkpoints of a run: go on with it by "
+                'resume="latest", or name another folder.'
+            )
 
     def _build_model(self) -> None:
         config, world = self.config, self.world
@@ -346,10 +355,17 @@ class Trainer:
         checkpoint = self.store.load(which, into=into)
         check_config(checkpoint.meta.config, self.config.to_dict(), MAY_DIFFER)
         training = checkpoint.training
+        if training["step"] > self.config.steps:
+            raise ValueError(
+                f"{checkpoint.path} has made {training['step']} steps already: "
+                f"steps = {self.config.steps} must be as many, or more."
+            )
         self.model.load_state_dict(checkpoint.model)
         self.optimizer.load_state_dict(training["optimizer"])
         self.scaler.load_state_dict(training["scaler"])
-        self.loader.load_state_dict(training["loader"])
+        # The batch is the same, in whatever pieces and on however many devices.
+        own = {name: getattr(self.loader, name) for name in _PIECES}
+        self.loader.load_state_dict({**training["loader"], **own})
         self.step, self._seconds = training["step"], training["seconds"]
         if checkpoint.meta.validation_loss is not None:
             self.validation_loss = checkpoint.meta.validation_loss
