@@ -1,10 +1,14 @@
 """lmlib.train.metrics: every step once, whatever came between."""
 
 import json
+import resource
+import signal
 
 import pytest
 
+from lmlib.train.logs import Logs, LogWarning
 from lmlib.train.metrics import MetricsFile, TensorBoardLog, read_metrics
+from lmlib.train.run_folder import RunFolder
 
 
 @pytest.fixture
@@ -71,6 +75,37 @@ def test_json_has_no_nan(path):
     file.close()
     assert "NaN" not in path.read_text()
     assert read_metrics(path)[-1] == {"step": 4, "loss": None, "lr": None, "made": False}
+
+
+@pytest.fixture
+def full_at():
+    """A function after which no file can grow beyond a size, as on a disk that is full; None ends it."""
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    def full_at(size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, before if size is None else (size, before[1]))
+
+    yield full_at
+    full_at(None)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def test_a_full_disk_is_a_warning_and_no_line_is_lost(tmp_path, full_at):
+    logs = Logs(RunFolder(tmp_path), last_step=-1, tensorboard=False, is_main=True)
+    path = tmp_path / "metrics.jsonl"
+    logs.write({"step": 1})
+    full_at(path.stat().st_size + 5)  # in the middle of the second line
+    with pytest.warns(LogWarning, match="METRICS or samples could not be written.*The run goes on"):
+        logs.write({"step": 2})
+    with pytest.warns(LogWarning):
+        logs.write_sample(3, "a text")
+    with pytest.warns(LogWarning):
+        logs.sync()
+    assert steps(path) == [1]  # and half a line
+    full_at(None)
+    logs.write({"step": 4})
+    logs.close()
+    assert steps(path) == [1, 2, 3, 4]
 
 
 def test_tensorboard_reads_the_curve_without_what_was_taken_back(tmp_path):

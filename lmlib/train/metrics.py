@@ -23,6 +23,8 @@ class MetricsFile:
 
     What it holds of steps after ``last_step`` is removed when it is opened, and so
     is a line that a killed process left unfinished. None keeps everything.
+
+    What the disk has no room for waits in memory, and is written next time.
     """
 
     def __init__(
@@ -36,15 +38,21 @@ class MetricsFile:
                 if last_step is None or record["step"] <= last_step
             ]
             write_atomically(path, "".join(map(_line, kept)))
-        self._file = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115
+        self._waiting = b""
 
     def write(self, record: Record) -> None:
         """Add a record; a number that is not finite becomes null."""
-        self._file.write(_line(record))
+        self._waiting += _line(record).encode()
+        self._write()
+
+    def _write(self) -> None:
+        while self._waiting:  # a disk that fills up takes a part of a line
+            self._waiting = self._waiting[self._file.write(self._waiting) :]
 
     def sync(self) -> None:
         """Return once all records are on disk, as before a checkpoint is saved."""
-        self._file.flush()
+        self._write()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:

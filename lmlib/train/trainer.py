@@ -76,8 +76,8 @@ class Trainer:
     devices; on more or fewer, dropout draws other numbers.
 
     Raises ValueError for a config that the data or the devices do not suit,
-    ConfigMismatch for one that the checkpoint does not, and FileExistsError if a run
-    is to start where there are checkpoints of another.
+    ConfigMismatch for one that the checkpoint does not, and FileExistsError if a
+    run is to start where there are checkpoints of another.
     """
 
     def __init__(
