@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import pytest
 from safetensors.torch import load_file
 
 from lmlib.cli import main
-from lmlib.train import PRESETS, TrainConfig, read_metrics
+from lmlib.cli.train.run import _make_folder
+from lmlib.train import PRESETS, RunFolder, TrainConfig, read_metrics
 from tests.reports import squeezed
 from tests.training import TIMES
 
@@ -204,6 +206,8 @@ def test_without_options_it_learns_what_its_help_says(run):
         ("--data none.txt", "none.txt"),
         ("--data none.bin", "none.bin"),
         ("--data text.txt --tokenizer none", "There is no tokenizer"),
+        ("--data text.txt --tokenizer bytes --context-length 500", "a window takes 501"),  # in validation
+        ("--data text.txt --out text.txt", "text.txt: File exists"),
         ("--data text.txt --tokenizer bytes --vocab-size 200", "data have 257 ids, and the model 200"),
         ("--data text.txt --tokenizer bytes --context-length 5000", "a window takes 5,001"),
         ("--config none.toml", "none.toml"),
@@ -242,6 +246,45 @@ def test_a_run_is_neither_overwritten_nor_changed(run, refused):
     message = refused("--resume here --lr 0.5")
     assert "lr: 0.003 in the checkpoint, 0.5 now" in message
     assert tomllib.loads(Path("here/config.toml").read_text())["lr"] == 0.003
+
+
+def test_a_folder_with_the_beginning_of_a_run_is_refused(run, refused):
+    assert run(f"{small()} --out here --quiet").code == 0
+    for name in ("config.toml", "metrics.jsonl", "environment.json", "samples.txt"):
+        Path("here", name).unlink()
+    shutil.rmtree("here/checkpoints")
+    # its tokens would be those of another run, whatever that is told
+    assert "here holds tokenizer.json of a run that was ended" in refused(f"{small()} --out here")
+
+
+def test_two_commands_do_not_train_in_one_folder(run, refused):
+    assert run(f"{small(steps=3)} --out here --quiet").code == 0
+    with RunFolder(Path("here")).locked():
+        assert "Another process trains in here" in refused("--resume here --steps 6")
+        assert "Another process trains in here" in refused(f"{small()} --out here")
+    assert run("--resume here --steps 6 --quiet").code == 0
+
+
+def test_two_that_start_at_once_have_folders_of_their_own(monkeypatch):
+    monkeypatch.setattr(Path, "exists", lambda self: False)  # as both may find it
+    assert [_make_folder(None)[0] for _ in range(3)] == [Path("runs/1"), Path("runs/2"), Path("runs/3")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("config.toml", "", "model must be given"),
+        ("environment.json", "{}", "here/environment.json holds no list"),
+        ("environment.json", "{nope", "here/environment.json holds no list"),
+        ("metrics.jsonl", "nope\n{}\n", "here/metrics.jsonl, line 1, is no record"),
+    ],
+)
+def test_a_damaged_file_of_a_run_is_named(run, name, text, message):
+    assert run(f"{small(steps=3)} --out here --quiet").code == 0
+    Path("here", name).write_text(text)
+    done = run("--resume here --steps 6 --quiet")
+    assert done.code == 2
+    assert message in done.err
 
 
 def test_a_loss_that_is_not_finite_is_an_answer_of_no(run):

@@ -62,6 +62,12 @@ def test_a_line_that_only_lacks_its_end_is_unfinished_too(path):
     assert steps(path) == [1, 2]
 
 
+def test_so_is_one_of_garbage(path):
+    with open(path, "ab") as file:
+        file.write(b"\xff\0\n")
+    assert steps(path) == [1, 2, 3]
+
+
 @pytest.mark.parametrize("line", ["{", "[]", "3", '{"loss": 1}', '{"step": "1"}'])
 def test_a_broken_line_in_the_middle_is_named(path, line):
     path.write_text(f"{line}\n" + path.read_text())

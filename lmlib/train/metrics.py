@@ -104,7 +104,7 @@ def read_metrics(path: str | os.PathLike) -> list[dict[str, Any]]:
 
 
 def _records(path: Path) -> Iterator[dict[str, Any]]:
-    lines = path.read_text("utf-8").splitlines(keepends=True)
+    lines = path.read_text("utf-8", errors="replace").splitlines(keepends=True)
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)

@@ -1,10 +1,14 @@
 """The folder of a run: what it was told, where, and what came of it."""
 
+import fcntl
 import json
+import os
 import platform
 import sys
 import time
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,14 +71,48 @@ class RunFolder:
         """The folder that TensorBoard reads."""
         return self.path / "tensorboard"
 
-    def create(self) -> None:
-        """Make the folder; FileExistsError if there is a run in it already."""
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training in the folder, which must be there.
+
+        The kernel frees the lock when the process ends, however that does. Where a
+        file system knows no locks, there is none.
+
+        Raises BlockingIOError if another process trains in it.
+        """
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise BlockingIOError(
+                f"Another process trains in {self.path}: wait for it, or name "
+                "another folder."
+            ) from None
+        except OSError:
+            pass  # no locks here
+        try:
+            yield
+        finally:
+            os.close(descriptor)
+
+    def check_new(self) -> None:
+        """Raise FileExistsError if there is a run in it already, or its beginning.
+
+        A run that was killed before its first step leaves tokens, which would be
+        those of the next one whatever that is told.
+        """
         if self.config.exists():
             raise FileExistsError(
                 f"{self.path} holds a run: go on with it by --resume {self.path}, "
                 "or name another folder."
             )
-        self.path.mkdir(parents=True, exist_ok=True)
+        for path in (self.tokenizer, self.tokens, self.checkpoints, self.metrics):
+            if path.exists():
+                raise FileExistsError(
+                    f"{self.path} holds {path.name} of a run that was ended before "
+                    "its first step: remove it, or name another folder."
+                )
 
     def check(self) -> None:
         """Raise FileNotFoundError unless there is a run in it."""
@@ -96,7 +134,7 @@ class RunFolder:
         """Add what this process runs on to those before."""
         starts = []
         if self.environment.exists():
-            starts = json.loads(self.environment.read_text("utf-8"))
+            starts = _read_list(self.environment)
         is_gpu = world.device.type == "cuda"
         starts.append(
             {
@@ -123,3 +161,13 @@ def read_settings(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no TOML: {error}") from None
+
+
+def _read_list(path: Path) -> list[Any]:
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except ValueError:
+        values = None
+    if not isinstance(values, list):
+        raise ValueError(f"{path} holds no list of JSON: move it away.")
+    return values

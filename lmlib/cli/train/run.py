@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -41,22 +41,29 @@ def start(settings: Mapping[str, Any], folder: Path | None, quiet: bool) -> Outc
     settings = absolute_paths(settings)
     config = draft(settings)
     with join_world(config.device) as world, _warnings_in_a_line():
-        run = RunFolder(folder or on_main(world, _next_folder))
-        with _removed_if_new(run, world):
-            on_main(world, run.create)
-            config, data = _with_data(settings, run, world, quiet)
-            trainer = Trainer(config, data, run.path, world=world, quiet=quiet)
-        return _train(trainer, run)
+        path, is_new = on_main(world, _make_folder, folder)
+        run = RunFolder(path)
+        with _locked(run, world):
+            with _removed_after_errors(run, is_new and world.is_main):
+                on_main(world, run.check_new)
+                config, data = _with_data(settings, run, world, quiet)
+                trainer = Trainer(config, data, path, world=world, quiet=quiet)
+            return _train(trainer, run)
 
 
 def go_on(folder: Path, changes: Mapping[str, Any], quiet: bool) -> Outcome:
     """Train on from the latest checkpoint; some settings may differ from it."""
     run = RunFolder(folder)
-    saved = run.read_config()
+    saved = TrainConfig.from_dict(run.read_config()).to_dict()
     settings = merged(saved, absolute_paths(changes))
     if not has_vocab_size(settings):
         settings["model"]["vocab_size"] = saved["model"]["vocab_size"]
-    with join_world(draft(settings).device) as world, _warnings_in_a_line():
+    device = draft(settings).device
+    with (
+        join_world(device) as world,
+        _warnings_in_a_line(),
+        _locked(run, world),
+    ):
         config, data = _with_data(settings, run, world, quiet)
         has_checkpoint = on_main(world, lambda: any(run.checkpoints.glob("step-*")))
         trainer = Trainer(
@@ -100,20 +107,42 @@ def _train(trainer: Trainer, run: RunFolder) -> Outcome:
     return Outcome(run.path, trainer.config, result, trainer.world.is_main)
 
 
-def _next_folder() -> Path:
-    """Return the first ``runs/1``, ``runs/2``, … that is not there."""
-    folders = (Path("runs", str(number)) for number in count(1))
-    return next(folder for folder in folders if not folder.exists())
+def _make_folder(folder: Path | None) -> tuple[Path, bool]:
+    """Return the folder, and whether it was made now.
+
+    None makes the first of ``runs/1``, ``runs/2``, … that nobody else has made.
+    """
+    if folder is not None:
+        is_new = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder, is_new
+    Path("runs").mkdir(exist_ok=True)
+    for number in count(1):
+        path = Path("runs", str(number))
+        with suppress(FileExistsError):
+            path.mkdir()
+            return path, True
 
 
 @contextmanager
-def _removed_if_new(run: RunFolder, world: World) -> Iterator[None]:
-    """Remove the folder after an error, unless it was there before."""
-    was_there = on_main(world, run.path.exists)
+def _locked(run: RunFolder, world: World) -> Iterator[None]:
+    """Let no other command train in the folder."""
+    with ExitStack() as stack:
+
+        def lock() -> None:
+            stack.enter_context(run.locked())
+
+        on_main(world, lock)
+        yield
+
+
+@contextmanager
+def _removed_after_errors(run: RunFolder, is_own: bool) -> Iterator[None]:
+    """Remove the folder after an error, if this process has made it."""
     try:
         yield
     except BaseException:
-        if world.is_main and not was_there:
+        if is_own:
             rmtree(run.path, ignore_errors=True)
         raise
 
