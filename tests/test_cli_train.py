@@ -110,6 +110,7 @@ def test_a_run_leaves_everything_in_its_folder(run, folder):
         "data",
         "environment.json",
         "metrics.jsonl",
+        "origin.json",
         "samples.txt",
         "tensorboard",
         "tokenizer.json",
@@ -245,6 +246,8 @@ def test_a_run_is_neither_overwritten_nor_changed(run, refused):
     assert "here holds a run" in refused(f"{small()} --out here")
     message = refused("--resume here --lr 0.5")
     assert "lr: 0.003 in the checkpoint, 0.5 now" in message
+    assert "here were made with data" in refused("--resume here --data other.txt --steps 8")
+    assert "has made 6 steps already: steps = 5" in refused("--resume here --steps 5")
     assert tomllib.loads(Path("here/config.toml").read_text())["lr"] == 0.003
 
 

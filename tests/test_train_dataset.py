@@ -38,6 +38,7 @@ def test_text_becomes_tokens_and_a_tokenizer_in_the_folder(opened, tmp_path):
     assert data.tokenizer.decode(ids) == TEXT + "<|endoftext|>"
     assert len(data.validation) == pytest.approx(0.1 * len(ids), abs=1)
     assert sorted(path.name for path in (tmp_path / "run").rglob("*") if path.is_file()) == [
+        "origin.json",
         "tokenizer.json",
         "train.bin",
         "train.bin.json",
@@ -51,6 +52,29 @@ def test_the_second_time_the_tokens_are_there(opened, tmp_path):
     again = opened(data="a.txt")
     assert again.train.ids.tolist() == first.train.ids.tolist()
     assert again.tokenizer.merges == first.tokenizer.merges
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "changes", "message"),
+    [
+        (300, {"data": "b.txt"}, r"run were made with data = \['a.txt'\], not \['b.txt'\]: keep it, or name"),
+        (300, {"validation_data": "a.txt"}, r"with validation_data = \['b.txt'\]"),
+        (300, {"tokenizer": "bytes"}, "with tokenizer = 'train'"),
+        (280, {}, "with vocab_size = 300, not 280"),
+    ],
+)
+def test_tokens_of_something_else_are_not_taken(opened, vocab_size, changes, message):
+    settings = {"data": "a.txt", "validation_data": "b.txt"}
+    opened(vocab_size=300, **settings)
+    with pytest.raises(ValueError, match=message):
+        opened(vocab_size=vocab_size, **settings | changes)
+    opened(vocab_size=300, **settings)
+
+
+def test_an_attempt_that_failed_is_in_nobodys_way(opened):
+    with pytest.raises(FileNotFoundError):
+        opened(data="none.txt", tokenizer="bytes")
+    assert opened(data="a.txt", tokenizer="bytes").vocab_size == 257
 
 
 def test_validation_text_of_its_own(opened):

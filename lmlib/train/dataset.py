@@ -1,9 +1,10 @@
 """From what a config names, text or tokens, to tokens to train and validate on."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from lmlib.bpe import Tokenizer, train_bpe
 from lmlib.corpora import load_corpus
@@ -66,7 +67,8 @@ def open_dataset(
     ``vocab_size`` is that of a tokenizer to be trained.
 
     Raises ValueError for what does not go together, such as texts beside a token
-    file, and OSError for what cannot be read.
+    file, or other texts than the tokens there were made of; and OSError for what
+    cannot be read.
     """
     folder = RunFolder(Path(path))
     on_main(world, _prepare, config, folder, vocab_size, progress)
@@ -94,28 +96,63 @@ def byte_tokenizer() -> Tokenizer:
 
 # --- making tokens ------------------------------------------------------------
 
+_SETTINGS = {
+    "train": "data",
+    "validation": "validation_data",
+}  # where they come from
+
 
 def _prepare(
     config: TrainConfig, folder: RunFolder, vocab_size: int | None, progress: bool
 ) -> None:
     """Write the tokenizer and the token files that the run lacks."""
     folder.path.mkdir(parents=True, exist_ok=True)
-    named = {"train": config.data, "validation": config.validation_data}
     texts = {
         split: sources
-        for split, sources in named.items()
-        if sources and not _are_tokens(split, sources)
+        for split, name in _SETTINGS.items()
+        if (sources := getattr(config, name)) and not _are_tokens(split, sources)
     }
-    if not folder.tokenizer.exists():
+    if folder.tokenizer.exists():
+        _check_origin(folder, "tokenizer", config.tokenizer)
+        if config.tokenizer == "train" and vocab_size is not None:
+            _check_origin(folder, "vocab_size", vocab_size)
+    else:
         tokenizer = _tokenizer(config, folder, texts, vocab_size, progress)
         if tokenizer is not None:
             tokenizer.save(folder.tokenizer)
+            made = {"tokenizer": config.tokenizer, "vocab_size": vocab_size}
+            _add_origin(folder, made)
     for split, sources in texts.items():
         out = _token_file(sources, folder, split)
-        if not out.exists():
+        if out.exists():
+            _check_origin(folder, _SETTINGS[split], list(sources))
+        else:
             tokenizer = Tokenizer.from_pretrained(folder.tokenizer)
             files = _text_files(sources, folder)
             prepare_tokens(files, tokenizer, out, progress=progress)
+            _add_origin(folder, {_SETTINGS[split]: list(sources)})
+
+
+def _origin(folder: RunFolder) -> dict[str, Any]:
+    if not folder.origin.exists():
+        return {}
+    return json.loads(folder.origin.read_text("utf-8"))
+
+
+def _add_origin(folder: RunFolder, made: dict[str, Any]) -> None:
+    """Write down what was made of what."""
+    text = json.dumps(_origin(folder) | made, indent=2)
+    write_atomically(folder.origin, text + "\n")
+
+
+def _check_origin(folder: RunFolder, name: str, value: object) -> None:
+    """ValueError if what is there was made of something else."""
+    before = _origin(folder).get(name, value)
+    if before != value:
+        raise ValueError(
+            f"The tokens in {folder.path} were made with {name} = {before!r}, not "
+            f"{value!r}: keep it, or name another folder."
+        )
 
 
 def _tokenizer(
@@ -151,10 +188,9 @@ def _are_tokens(split: str, sources: Sequence[str]) -> bool:
     """Whether the sources are a token file; ValueError if one of several is."""
     tokens = [source for source in sources if source.endswith(TOKENS)]
     if tokens and len(sources) > 1:
-        name = "data" if split == "train" else "validation_data"
         raise ValueError(
-            f"{name} names {tokens[0]} and {len(sources) - 1} other files: give "
-            "one token file, or text files."
+            f"{_SETTINGS[split]} names {tokens[0]} and {len(sources) - 1} other "
+            "files: give one token file, or text files."
         )
     return bool(tokens)
 

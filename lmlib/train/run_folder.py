@@ -52,6 +52,11 @@ class RunFolder:
         return self.path / "data"
 
     @property
+    def origin(self) -> Path:
+        """What the tokenizer and the tokens were made of."""
+        return self.path / "origin.json"
+
+    @property
     def metrics(self) -> Path:
         """A line of JSON for each step that was logged."""
         return self.path / "metrics.jsonl"
