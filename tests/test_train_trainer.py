@@ -1,5 +1,6 @@
 """lmlib.train.trainer: to stop and go on is never to have stopped, to the bit."""
 
+import errno
 import shutil
 import signal
 from dataclasses import replace
@@ -8,11 +9,19 @@ from math import log, nan
 import pytest
 import torch
 
+import lmlib.checkpoint.store
 import lmlib.train.trainer
-from lmlib.checkpoint import CheckpointWarning, ConfigMismatch
+from lmlib.checkpoint import (
+    CheckpointStore,
+    CheckpointWarning,
+    ConfigMismatch,
+    CorruptCheckpoint,
+    TrainingState,
+)
 from lmlib.data import BatchLoader
 from lmlib.model import TransformerLM
 from lmlib.train import NonFiniteError, train_step
+from lmlib.train.logs import Logs
 from lmlib.train.step import StepReport
 from tests.training import DATA, MODEL, config, curve, state, tokens, trainer
 
@@ -278,6 +287,38 @@ def test_a_model_smaller_than_its_data_is_refused(tmp_path):
 def test_validation_data_that_fill_no_window_are_refused_before_anything_is_trained(tmp_path):
     with pytest.raises(ValueError, match="holds 8 tokens, but a window takes 9"):
         trainer(tmp_path, data=replace(DATA, validation=tokens(8)))
+
+
+def test_metrics_are_on_disk_before_a_checkpoint_that_goes_on_from_them(tmp_path, monkeypatch):
+    calls = []
+    for cls, name in ((Logs, "sync"), (CheckpointStore, "save_async")):
+        method = getattr(cls, name)
+        monkeypatch.setattr(cls, name, lambda *a, _m=method, _n=name, **k: (calls.append(_n), _m(*a, **k))[1])
+    trainer(tmp_path).run()
+    assert calls == ["sync", "save_async"] * 2
+
+
+def test_a_last_checkpoint_that_could_not_be_written_is_no_success(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = trainer(tmp_path, save_every=3)
+    write = lmlib.checkpoint.store.write_checkpoint
+    monkeypatch.setattr(lmlib.checkpoint.store, "write_checkpoint", lambda *a: full() if run.step == 6 else write(*a))
+    with (
+        pytest.warns(CheckpointWarning, match="NO CHECKPOINT was written at step 6"),
+        pytest.raises(OSError, match="what was trained after step 3 is lost"),
+    ):
+        run.run()
+    monkeypatch.undo()
+    assert trainer(tmp_path, resume="latest").run().step == 6
+
+
+def test_a_whole_checkpoint_of_something_else_is_refused(tmp_path):
+    run = trainer(tmp_path)
+    run.store.save(TrainingState(run.model.state_dict(), {"step": 3}), step=3, config=run.config.to_dict())
+    with pytest.raises(CorruptCheckpoint, match=r"step-00000003 holds no state of this trainer: .*'optimizer'"):
+        trainer(tmp_path, resume="latest")
 
 
 def test_compiled_it_is_the_same_run(tmp_path, monkeypatch):

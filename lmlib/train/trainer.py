@@ -13,9 +13,11 @@ from time import perf_counter
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from lmlib.checkpoint import (
     CheckpointStore,
+    CorruptCheckpoint,
     TrainingState,
     capture_rng,
     check_config,
@@ -23,7 +25,7 @@ from lmlib.checkpoint import (
 )
 from lmlib.data import BatchLoader
 from lmlib.data.batches import Batch
-from lmlib.distributed import World, any_rank, replicate, shard
+from lmlib.distributed import World, any_rank, on_main, replicate, shard
 from lmlib.flops import mfu, step_flops
 from lmlib.generate import decode_stream, stream
 from lmlib.hardware.devices import get_device
@@ -123,7 +125,7 @@ class Trainer:
         self._rng_state: Any = None
         if resume is not None:
             self._restore(resume)
-        elif self.store.steps:
+        elif on_main(self.world, lambda: self.store.steps):
             raise FileExistsError(
                 f"{self.folder.path} holds checkpoints of a run: go on with it by "
                 'resume="latest", or name another folder.'
@@ -163,7 +165,8 @@ class Trainer:
         """Train to the last step, or until a signal: then a checkpoint is saved.
 
         Raises NonFiniteError, which names step and learning rate, for a loss or
-        gradient that is not finite, unless the config says to skip it.
+        gradient that is not finite, unless the config says to skip it, and OSError
+        if the last checkpoint could not be written.
         """
         stopped_by = None
         self._set_random_numbers()
@@ -182,6 +185,8 @@ class Trainer:
                     stopped_by = signals.received or signal.SIGTERM
                 if stopped_by or self._is_due(self.config.save_every):
                     self._save()
+            self.store.wait()
+            self._check_saved()
         loss = self.validation_loss if self._evaluated == self.step else None
         return TrainingResult(self.step, loss, stopped_by)
 
@@ -347,6 +352,15 @@ class Trainer:
             config=self.config.to_dict(),
         )
 
+    def _check_saved(self) -> None:
+        saved = on_main(self.world, lambda: self.store.steps)
+        if self.step not in saved:
+            raise OSError(
+                "No checkpoint could be written at the end: what was trained after "
+                f"step {max(saved, default=0)} is lost. Make room, and go on from "
+                "there."
+            )
+
     def _restore(self, which: str | int) -> None:
         into = None
         if self.config.parallel == "fsdp":
@@ -355,23 +369,31 @@ class Trainer:
         checkpoint = self.store.load(which, into=into)
         check_config(checkpoint.meta.config, self.config.to_dict(), MAY_DIFFER)
         training = checkpoint.training
-        if training["step"] > self.config.steps:
+        if checkpoint.meta.step > self.config.steps:
             raise ValueError(
-                f"{checkpoint.path} has made {training['step']} steps already: "
+                f"{checkpoint.path} has made {checkpoint.meta.step} steps already: "
                 f"steps = {self.config.steps} must be as many, or more."
             )
-        self.model.load_state_dict(checkpoint.model)
+        try:
+            self._load(checkpoint.model, training)
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise CorruptCheckpoint(
+                f"{checkpoint.path} holds no state of this trainer: {error!r:.200}"
+            ) from error
+        if checkpoint.meta.validation_loss is not None:
+            self.validation_loss = checkpoint.meta.validation_loss
+            self._evaluated = self.step
+        self._rng_state = checkpoint.rank_state
+        self.store.discard_after(self.step)
+
+    def _load(self, model: dict[str, Tensor], training: dict[str, Any]) -> None:
+        self.model.load_state_dict(model)
         self.optimizer.load_state_dict(training["optimizer"])
         self.scaler.load_state_dict(training["scaler"])
         # The batch is the same, in whatever pieces and on however many devices.
         own = {name: getattr(self.loader, name) for name in _PIECES}
         self.loader.load_state_dict({**training["loader"], **own})
         self.step, self._seconds = training["step"], training["seconds"]
-        if checkpoint.meta.validation_loss is not None:
-            self.validation_loss = checkpoint.meta.validation_loss
-            self._evaluated = self.step
-        self._rng_state = checkpoint.rank_state
-        self.store.discard_after(self.step)
 
     def _set_random_numbers(self) -> None:
         """Let dropout draw on where the checkpoint stood, or begin.
