@@ -327,6 +327,17 @@ def test_the_one_before_is_loaded_instead_of_a_damaged_one(tmp_path, file, damag
         made.load(3)
 
 
+def test_one_that_may_not_be_read_is_not_passed_over(tmp_path, monkeypatch):
+    made = saved(tmp_path, [1, 2])
+
+    def forbidden(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", "meta.json")
+
+    monkeypatch.setattr(store, "read_checkpoint", forbidden)
+    with pytest.raises(PermissionError):  # whoever went on from step 1 would discard step 2
+        made.load()
+
+
 def test_the_next_best_is_loaded_instead_of_a_damaged_best(tmp_path):
     made = CheckpointStore(tmp_path, keep_last=9)
     for step, loss in enumerate([3.0, 1.0, 2.0, None]):

@@ -209,6 +209,7 @@ def test_without_options_it_learns_what_its_help_says(run):
         ("--data text.txt --tokenizer none", "There is no tokenizer"),
         ("--data text.txt --tokenizer bytes --context-length 500", "a window takes 501"),  # in validation
         ("--data text.txt --out text.txt", "text.txt: File exists"),
+        ("--data text.txt --tokenizer bytes --vocab-size 100000000000000", "not enough memory: choose a smaller"),
         ("--data text.txt --tokenizer bytes --vocab-size 200", "data have 257 ids, and the model 200"),
         ("--data text.txt --tokenizer bytes --context-length 5000", "a window takes 5,001"),
         ("--config none.toml", "none.toml"),

@@ -110,7 +110,9 @@ def test_the_scaler_of_fp16_goes_on_too(half_way, monkeypatch, left_out):
 def test_a_run_that_is_over_has_nothing_to_add(half_way):
     _, folder = half_way()
     before = curve(folder)
-    assert trainer(folder, resume="latest").run().step == 6
+    result = trainer(folder, resume="latest").run()
+    assert result.step == 6
+    assert result.validation_loss == before[-2]["validation_loss"]
     assert curve(folder) == before
 
 
@@ -213,6 +215,19 @@ def test_one_seed_is_one_run_and_another_another(tmp_path):
         run.run()
     assert state(runs[0]) == state(runs[1])
     assert state(runs[0]) != state(runs[2])
+
+
+def test_each_rank_drops_out_something_else_and_so_does_each_start(tmp_path):
+    run = trainer(tmp_path)
+
+    def drawn(rank, step):
+        run.world, run.step = replace(run.world, rank=rank), step
+        run._set_random_numbers()
+        return tuple(torch.rand(3).tolist())
+
+    places = [(0, 0), (1, 0), (0, 3)]
+    assert len({drawn(*place) for place in places}) == 3
+    assert [drawn(*place) for place in places] == [drawn(*place) for place in places]
 
 
 def spoil(monkeypatch, steps):

@@ -131,8 +131,8 @@ class CheckpointStore:
         Tensors are whole, wherever they were sharded, unless they are sharded in
         ``into``, the state of the run that is to go on: its parts are filled.
 
-        Raises FileNotFoundError if there is none, and CorruptCheckpoint, with all
-        that was tried, if none can be read.
+        Raises FileNotFoundError if there is none, PermissionError if one may not be
+        read, and CorruptCheckpoint, with all that was tried, if none can be.
         """
         self.wait()
         damaged: list[str] = []
@@ -146,6 +146,8 @@ class CheckpointStore:
             )
             try:
                 checkpoint = self._ranks.together(read)
+            except PermissionError:  # not damaged, and not to be passed over
+                raise
             except (CorruptCheckpoint, OSError) as error:
                 damaged.append(f"  {path.name}: {error}")
             else:

@@ -136,7 +136,21 @@ def train(
     except NonFiniteError as error:
         print("error:", error, file=sys.stderr)
         return 1
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        raise ValueError(
+            "There is not enough memory: choose a smaller micro_batch_size, which "
+            "changes nothing else, or a smaller model. See lmlib plan."
+        ) from error
     return _report(outcome, run)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    import torch
+
+    kinds = (MemoryError, torch.OutOfMemoryError)  # the latter of a GPU
+    return isinstance(error, kinds) or "can't allocate memory" in str(error)
 
 
 def _report(outcome: "Outcome", run: RunOptions) -> int:
