@@ -313,6 +313,13 @@ def test_metrics_are_on_disk_before_a_checkpoint_that_goes_on_from_them(tmp_path
     assert calls == ["sync", "save_async"] * 2
 
 
+def test_a_checkpoint_has_the_validation_loss_of_its_own_step_or_none(tmp_path):
+    run = trainer(tmp_path)  # looks after 2, 4 and 6 steps, saves after 3 and 6
+    loss = run.run().validation_loss
+    found = [run.store.load(step).meta.validation_loss for step in (3, 6)]
+    assert found == [None, loss]
+
+
 def test_a_last_checkpoint_that_could_not_be_written_is_no_success(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
