@@ -44,6 +44,12 @@ def test_what_diverges_leaves_the_axis():
     assert all(2 < value < math.inf for value in ax.lines[3].get_ydata()[2:])
 
 
+def test_marked_rates_have_a_line_from_edge_to_edge():
+    (ax,) = draw_rate_sweep(RATES, LOSSES, PREDICTED, [1e-3, 1e-1]).axes
+    assert [line.get_xdata() for line in ax.lines[-2:]] == [[1e-3, 1e-3], [1e-1, 1e-1]]
+    assert all(line.get_ydata() == [0, 1] for line in ax.lines[-2:])  # of the axis
+
+
 def test_names_of_a_sweep_stand_above_within_the_figure():
     figure = draw_rate_sweep(RATES, LOSSES, PREDICTED)
     figure.canvas.draw()
@@ -77,6 +83,7 @@ def test_a_run_has_three_panels_over_the_same_steps():
     assert reference.get_ydata() == [6.2, 6.2]
     assert training.get_xydata().tolist() == [[1, 6.2], [2, 5.0]]
     assert validation.get_xydata().tolist() == [[0, 6.2], [2, 5.1]]
+    assert (training.get_linestyle(), validation.get_linestyle()) == ("-", "None")  # a curve, and dots
     assert training.get_color() == COLORS["data"]
     assert rates.lines[0].get_xydata().tolist() == [[1, 0.1], [2, 0.2]]
     assert rates.lines[0].get_color() == COLORS["optimizer state"]
@@ -88,6 +95,12 @@ def test_a_run_has_three_panels_over_the_same_steps():
     texts = {text.get_text(): text.get_color() for text in losses.texts[1:]}
     assert losses.texts[0].get_text() == "uniform"
     assert texts == {"training batch": training.get_color(), "validation": validation.get_color()}
+
+
+def test_the_name_of_a_reference_keeps_away_from_the_losses():
+    names = draw_run(RECORDS, {"reached": 5.5, "not reached": 4.5}).axes[0].texts[:2]
+    assert [name.get_text() for name in names] == ["reached", "not reached"]
+    assert [name.get_va() for name in names] == ["bottom", "top"]
 
 
 def test_a_run_without_clipping_has_no_limit():

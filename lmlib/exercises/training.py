@@ -110,6 +110,7 @@ def _gpt2_hours() -> Exercise:
                 "6·N leaves out attention over 1024 tokens, and more than a tenth.",
             ),
             (expected * HOUR, "that is in seconds."),
+            (expected * 60, "that is in minutes."),
             (expected / 2, "that is twice the dense peak: the one with sparsity."),
         ],
         hint="FLOPs of all tokens, over GPUs × MFU × peak × seconds of an hour.",

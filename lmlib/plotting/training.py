@@ -22,6 +22,7 @@ def draw_rate_sweep(
     rates: Sequence[float],
     losses: Mapping[str, Sequence[float]],
     predicted: Sequence[float],
+    marked: Sequence[float] = (),
     highest: float = 3.0,
 ) -> Figure:
     """Loss after a short run over its learning rate, a curve for each model.
@@ -29,7 +30,7 @@ def draw_rate_sweep(
     Losses are shares of the first one, so that 1 is nothing learned. A dot marks
     the best rate of each model. A curve is cut where it rises above ``highest``, as
     for a loss that is infinite or not a number. ``predicted``, a loss for each
-    rate, is dashed.
+    rate, is dashed. Rates that are ``marked`` have a thin vertical line.
 
     Raises ValueError without a curve, for more curves than there are colours, and
     for a curve that has not one loss for each rate, or none below ``highest``.
@@ -59,6 +60,8 @@ def draw_rate_sweep(
         color=COLORS["prediction"],
         label="no layer, by the formula",
     )
+    for rate in marked:
+        ax.axvline(rate, color=TEXT_COLOR, linewidth=1, alpha=0.5)
     marks = [mark for mark in (0.01, 0.03, 0.1, 0.3, 1, 3) if mark <= highest]
     ax.set_yticks(marks, [f"{mark:g}" for mark in marks])
     ax.minorticks_off()
@@ -76,8 +79,9 @@ def draw_run(
     """Curves of a run from its metrics: losses, learning rate, gradient norms.
 
     ``records`` are those of ``read_metrics``. ``references`` are losses in nats to
-    compare with, each a dashed line with its name. ``max_norm`` is where gradients
-    are clipped, also dashed.
+    compare with, each a dashed line with its name, which stands below the line if
+    all losses are above it. ``max_norm`` is where gradients are clipped, also
+    dashed.
 
     Raises ValueError without a record of a step.
     """
@@ -92,28 +96,29 @@ def draw_run(
         sharex=True,
         height_ratios=[2.6, 1, 1],
     )
+    losses = [record["loss"] for record in steps]
     for name, loss in references.items():
+        is_below = loss < min(losses)
         ax.axhline(loss, linestyle="--", color=COLORS["prediction"], linewidth=1.2)
         ax.annotate(
             name,
             (1, loss),
             xycoords=("axes fraction", "data"),
-            xytext=(0, 2),
+            xytext=(0, -3 if is_below else 2),
             textcoords="offset points",
             ha="right",
-            va="bottom",
+            va="top" if is_below else "bottom",
         )
-    losses = [record["loss"] for record in steps]
     held_out = [record for record in records if "validation_loss" in record]
     ax.plot(places, losses, color=COLORS["data"], linewidth=0.8)
     ax.plot(
         [record["step"] for record in held_out],
         [record["validation_loss"] for record in held_out],
-        "o-",
+        "o",
         color=ROW_COLORS[3],
-        linewidth=1.2,
-        markersize=4,
+        markersize=5,
     )
+    ax.margins(y=0.08)
     ax.set_ylabel("loss\n(nats per token)")
     names = ("training batch", 0.82), ("validation", 0.7)
     for (name, height), line in zip(names, ax.lines[-2:], strict=True):
