@@ -14,9 +14,10 @@ from lmlib.plotting.style import FIGURE_WIDTH, ROW_COLORS, TEXT_COLOR
 
 __all__ = ["draw_rates", "draw_resumes"]
 
-_COLUMNS = 3
+_COLUMNS = 4
 _SAME, _OTHER = ROW_COLORS[2], ROW_COLORS[1]
 _LATER = [ROW_COLORS[1], ROW_COLORS[0], ROW_COLORS[2], *ROW_COLORS[3:]]
+_SMALLEST = 1e-4  # of the differences that are drawn, in nats
 
 
 def draw_resumes(
@@ -25,7 +26,9 @@ def draw_resumes(
     """Losses of runs that go on from one checkpoint, over those of a run unbroken.
 
     ``resumed`` has for each title the losses from the checkpoint to the end, as
-    many as the last of ``unbroken``. In each panel stands the largest difference.
+    many as the last of ``unbroken``. Above are all of them, and the name of the one
+    that is farthest off; below, for each, how far it is off after each step, on a
+    logarithmic axis, with a dot at the first difference.
 
     Raises ValueError without a resumed run, and for one that is empty or longer
     than the unbroken.
@@ -36,24 +39,22 @@ def draw_resumes(
             "give resumed runs of one length, not longer than the unbroken"
         )
     saved = len(unbroken) - lengths.pop()
+    off = {
+        title: np.abs(np.asarray(losses) - np.asarray(unbroken[saved:]))
+        for title, losses in resumed.items()
+    }
     rows = math.ceil(len(resumed) / _COLUMNS)
-    figure, grid = plt.subplots(
-        rows,
-        min(_COLUMNS, len(resumed)),
-        figsize=(FIGURE_WIDTH, 0.5 + 1.5 * rows),
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-    )
+    figure = plt.figure(figsize=(FIGURE_WIDTH, 2.4 + 1.35 * rows))
+    above, below = figure.subfigures(2, height_ratios=[2.1, 0.3 + 1.35 * rows])
+    _draw_losses(above.subplots(), unbroken, resumed, off)
+    grid = below.subplots(rows, _COLUMNS, sharex=True, sharey=True, squeeze=False)
     for ax in grid.flat[len(resumed) :]:
         ax.remove()
-    for ax, (title, losses) in zip(grid.flat, resumed.items(), strict=False):
-        _draw_resume(ax, unbroken, losses, saved)
+    for ax, (title, differences) in zip(grid.flat, off.items(), strict=False):
+        _draw_differences(ax, differences)
         ax.set_title(title, fontsize=10)
-    lowest, highest = grid[0, 0].get_ylim()
-    grid[0, 0].set_ylim(lowest - (highest - lowest) / 4, highest)  # for the words
-    figure.supxlabel("step", fontsize=10, color=TEXT_COLOR)
-    figure.supylabel("loss (nats)", fontsize=10, color=TEXT_COLOR)
+    below.supxlabel("step after the checkpoint", fontsize=10, color=TEXT_COLOR)
+    below.supylabel("off by (nats)", fontsize=10, color=TEXT_COLOR)
     return figure
 
 
@@ -98,24 +99,58 @@ def draw_rates(
     return figure
 
 
-def _draw_resume(
-    ax: Axes, unbroken: Sequence[float], losses: Sequence[float], saved: int
+def _draw_losses(
+    ax: Axes,
+    unbroken: Sequence[float],
+    resumed: Mapping[str, Sequence[float]],
+    off: Mapping[str, np.ndarray],
 ) -> None:
-    differences = np.abs(np.asarray(losses) - np.asarray(unbroken[saved:]))
-    is_same = not differences.any()
-    steps = np.arange(1, len(unbroken) + 1)
-    ax.plot(steps, unbroken, color=TEXT_COLOR, linewidth=3.5, alpha=0.35)
+    """All losses in one panel, as one would look at them."""
     ax.plot(
-        steps[saved:], losses, color=_SAME if is_same else _OTHER, linewidth=1.4
+        range(1, len(unbroken) + 1),
+        unbroken,
+        color=TEXT_COLOR,
+        linewidth=4,
+        alpha=0.35,
     )
+    for title, losses in resumed.items():
+        saved = len(unbroken) - len(losses)
+        color = _OTHER if off[title].any() else _SAME
+        steps = range(saved + 1, len(unbroken) + 1)
+        ax.plot(steps, losses, color=color, linewidth=1)
     ax.axvline(saved + 0.5, color=TEXT_COLOR, linewidth=1, linestyle=":")
-    ax.text(
-        0.98,
-        0.03,
-        "identical" if is_same else f"off by ≤ {differences.max():.2g}",
-        transform=ax.transAxes,
-        ha="right",
-        va="bottom",
-        fontsize=8.5,
-        color=_SAME if is_same else _OTHER,
-    )
+    ax.text(saved + 0.5, 1.02, "checkpoint", transform=ax.get_xaxis_transform(),
+            ha="center", va="bottom", fontsize=9)  # fmt: skip
+    farthest = max(off, key=lambda title: off[title].max())
+    if off[farthest].any():
+        at = int(off[farthest].argmax())
+        ax.annotate(
+            farthest,
+            (saved + 1 + at, resumed[farthest][at]),
+            xytext=(8, -2),
+            textcoords="offset points",
+            color=_OTHER,
+            fontsize=9,
+        )
+    ax.set(xlabel="step", ylabel="loss (nats)")
+
+
+def _draw_differences(ax: Axes, differences: np.ndarray) -> None:
+    """How far one run is off after each step, where it is off at all."""
+    steps = np.arange(1, len(differences) + 1)
+    ax.set_yscale("log")
+    ax.set_ylim(_SMALLEST, 10)
+    ax.set_xlim(0, len(differences) + 1)
+    ax.set_yticks([1e-4, 1e-2, 1], ["0.0001", "0.01", "1"])
+    ax.minorticks_off()
+    if not differences.any():
+        ax.text(0.5, 0.5, "0 at every step", transform=ax.transAxes, ha="center",
+                va="center", fontsize=9, color=_SAME)  # fmt: skip
+        return
+    is_off = differences > 0
+    drawn = np.where(is_off, np.maximum(differences, _SMALLEST), np.nan)
+    first = int(is_off.argmax())
+    ax.plot(steps, drawn, color=_OTHER, linewidth=1.4)
+    ax.plot(steps[first], drawn[first], "o", color=_OTHER, markersize=5)
+    ax.text(0.98, 0.03, f"from step {steps[first]}", transform=ax.transAxes,
+            ha="right", va="bottom", fontsize=8.5, color=_OTHER)  # fmt: skip
