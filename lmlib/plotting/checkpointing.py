@@ -127,7 +127,7 @@ def _draw_losses(
         ax.annotate(
             farthest,
             (saved + 1 + at, resumed[farthest][at]),
-            xytext=(8, -2),
+            xytext=(28, -4),
             textcoords="offset points",
             color=_OTHER,
             fontsize=9,
