@@ -149,6 +149,11 @@ def _silent() -> Exercise:
                 "one is missing. It changes training only, and is silent too.",
             ),
             (
+                expected - {"num_heads"},
+                "one is missing. What does another number of heads change about "
+                "the matrices?",
+            ),
+            (
                 expected - {"norm_eps"},
                 "one is missing: a small number in a formula.",
             ),
@@ -196,6 +201,9 @@ def _keep() -> Exercise:
         best = min(steps, key=lambda step: losses[step])
         return sorted({*steps[:last], best, *(s for s in steps if s % every == 0)})
 
+    def latest(losses, last, every):
+        return sorted(losses)[-last:]
+
     def with_doubles(losses, last, every):
         steps = sorted(losses)
         best = min(steps, key=lambda step: losses[step])
@@ -222,6 +230,7 @@ def _keep() -> Exercise:
             (highest_loss, "the best has the lowest loss."),
             (without_milestones, "the multiples of `every` are missing."),
             (the_first, "those are the earliest ones, not the latest."),
+            (latest, "the best one and the multiples of `every` stay too."),
             (with_doubles, "a step may have two reasons to stay; give it once."),
             (each_nth, "`every` counts steps of the run, not checkpoints."),
         ],
@@ -258,11 +267,15 @@ def _tensor_sizes() -> Exercise:
         return [(name, 4 * prod(entry["shape"])) for name, entry in tensors(data)]
 
     def probes() -> list[tuple]:
-        two = {"a.weight": torch.zeros(3, 5), "b": torch.zeros(7).bfloat16()}
+        # of a device and dtypes that no default of torch's changes
+        two = {
+            "a.weight": torch.zeros(3, 5, dtype=torch.float32, device="cpu"),
+            "b": torch.zeros(7, dtype=torch.bfloat16, device="cpu"),
+        }
         return [
             (save(two),),
             (save(two, {"format": "pt"}),),
-            (save({"step": torch.tensor(3)}),),
+            (save({"step": torch.tensor(3, device="cpu")}),),
         ]
 
     return function_exercise(
