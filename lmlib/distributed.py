@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from time import sleep
 from typing import Any, TypeVar
 
 import torch
@@ -90,6 +91,10 @@ def join_world(device: str | torch.device = "auto") -> Iterator[World]:
     try:
         yield world
     finally:
+        # A thread of gloo may still be letting go of a tensor, for which it waits
+        # for Python's lock. Who lets go of the group holds that, and waits for the
+        # thread: they would wait for ever.
+        sleep(0.1)
         dist.destroy_process_group()
 
 
