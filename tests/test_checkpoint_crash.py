@@ -13,6 +13,7 @@ from lmlib.checkpoint import CheckpointStore, TrainingState
 
 folder, kills, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 warnings.simplefilter("error")  # nothing may be damaged
+torch.set_num_threads(1)  # a fork has none of the threads that OpenMP would wait for
 random.seed(seed)
 
 
