@@ -24,7 +24,7 @@ OURS = "lmlib"
 
 @dataclass(frozen=True)
 class Measured:
-    """CPU seconds, what came out, which all contenders must agree on, and what else there is to tell."""
+    """Seconds, what came out, which all contenders must agree on, and what else there is to tell."""
 
     seconds: float
     result: object
@@ -33,11 +33,18 @@ class Measured:
 
 @dataclass(frozen=True)
 class Task:
-    """The same work for lmlib and for its peer; ``runs`` of each, if not as many as asked for."""
+    """The same work for lmlib and for its peer; ``runs`` of each, if not as many as asked for.
+
+    ``clock`` says which seconds they measure: "CPU", or "wall" where disks and several ``cores`` are waited for.
+    ``needs`` is a feature of the CPU, as Linux names it, without which there is nothing to compare.
+    """
 
     contenders: Mapping[str, Callable[..., Measured]]
     arguments: tuple = ()
     runs: int | None = None
+    clock: str = "CPU"
+    cores: int = 1
+    needs: str | None = None
 
     @property
     def peer(self) -> str:
@@ -64,32 +71,43 @@ def main(
     parser.add_argument("--out", type=Path, default=out, help="where to write the results")
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    _take_one_core()
     if options.measure:
         name, contender = options.measure
         _measure(tasks[name], contender)
         return
+    features = cpu_info("flags").split()
     chosen = {name: tasks[name] for name in options.task or tasks}
+    left_out = [name for name, task in chosen.items() if task.needs and task.needs not in features]
+    for name in left_out:
+        print(f"{name}: left out, for this CPU has no {chosen.pop(name).needs}.", file=sys.stderr)
     BUILD.mkdir(parents=True, exist_ok=True)
     inputs = prepare(chosen.values())
     runs = {name: task.runs or options.runs for name, task in chosen.items()}
     with tqdm(total=2 * sum(runs.values()), unit="run", disable=None) as bar:
         results = {name: _run(program, name, task, runs[name], bar) for name, task in chosen.items()}
-    report = {"command": "make bench", "machine": _machine(packages), "inputs": inputs, "tasks": results}
+    report = {
+        "command": "make bench",
+        "machine": _machine(packages),
+        "inputs": inputs,
+        "tasks": results,
+        "left_out": left_out,
+    }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(report, indent=2) + "\n")
     print("\n".join(_table(results)))
 
 
-def _take_one_core() -> None:
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-
-
 def _measure(task: Task, contender: str) -> None:
     """Measure once, in this process, and print what came out as JSON."""
+    _take_cores(task.cores)
     measured = task.contenders[contender](*task.arguments)
     print(json.dumps({**vars(measured), "peak_bytes": peak_bytes()}))
+
+
+def _take_cores(count: int) -> None:
+    """Leave so many cores to this process; torch, too, then has as many threads."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-count:])
 
 
 def peak_bytes() -> int:
@@ -101,6 +119,12 @@ def process_kib(field: str) -> int:
     """Return what Linux says of this process's memory, in KiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
+
+
+def cpu_info(field: str) -> str:
+    """Return what Linux says of the first CPU; nothing, if it does not."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith(field)), "")
 
 
 def _run(program: Path, name: str, task: Task, runs: int, bar: tqdm) -> dict:
@@ -119,8 +143,9 @@ def _run(program: Path, name: str, task: Task, runs: int, bar: tqdm) -> dict:
     return {
         "peer": task.peer,
         "runs": runs,
-        "cpu_seconds": seconds,
-        "median_cpu_seconds": medians,
+        "clock": task.clock,
+        "seconds": seconds,
+        "median_seconds": medians,
         "peak_mib": {who: round(max(r["peak_bytes"] for r in rs) / 2**20) for who, rs in measured.items()},
         "time_ratio": round(medians[OURS] / medians[task.peer], 3),
         **({"more": more} if more else {}),
@@ -138,10 +163,8 @@ def _in_own_process(program: Path, name: str, contender: str) -> dict:
 
 def _machine(packages: Collection[str]) -> dict:
     """Describe the machine and what is installed on it."""
-    info = Path("/proc/cpuinfo")
-    models = [line.split(":")[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
     return {
-        "cpu": models[0] if models else platform.processor(),
+        "cpu": cpu_info("model name") or platform.processor(),
         "cores": os.cpu_count(),
         "system": platform.system(),
         "python": platform.python_version(),
@@ -154,5 +177,5 @@ def _table(results: dict) -> Iterator[str]:
     width = max(map(len, results))
     yield f"{'task':<{width}} {'lmlib':>8} {'peer':>8}   time ÷ peer's"
     for task, result in results.items():
-        seconds, peer = result["median_cpu_seconds"], result["peer"]
+        seconds, peer = result["median_seconds"], result["peer"]
         yield f"{task:<{width}} {seconds[OURS]:7.2f}s {seconds[peer]:7.2f}s   {result['time_ratio']:.2f} × {peer}"
