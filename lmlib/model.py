@@ -13,6 +13,7 @@ from torch import Generator, Tensor, nn
 from lmlib.checks import check_count, check_size
 from lmlib.config import ModelConfig
 from lmlib.init import kaiming_normal_, normal_, residual_scale
+from lmlib.kv_cache import KVCache, LayerCache
 
 __all__ = [
     "CausalSelfAttention",
@@ -64,27 +65,27 @@ class RotaryEmbedding(nn.Module):
         self.theta = theta
 
     def forward(
-        self, positions: Int[Tensor, " seq"]
-    ) -> Float[Tensor, "cos_sin seq pairs"]:
+        self, positions: Int[Tensor, "*batch seq"]
+    ) -> Float[Tensor, "cos_sin *batch seq pairs"]:
         """Cosine and sine of each angle, in fp32, for ``rotate``."""
         evens = torch.arange(0, self.head_size, 2, device=positions.device)  # (K/2)
         frequencies = 1 / self.theta ** (evens.float() / self.head_size)  # (K/2)
         # Element by element: with @, autocast would round the positions to bf16.
-        column = rearrange(positions.float(), "seq -> seq 1")  # (T, 1)
+        column = rearrange(positions.float(), "... seq -> ... seq 1")  # (T, 1)
         angles = column * frequencies  # (T, K/2)
         return torch.stack([angles.cos(), angles.sin()])  # (2, T, K/2)
 
 
 def rotate(
     x: Float[Tensor, "batch heads seq head_size"],
-    rotation: Float[Tensor, "cos_sin seq pairs"],
+    rotation: Float[Tensor, "cos_sin *batch seq pairs"],
 ) -> Float[Tensor, "batch heads seq head_size"]:
     """Turn the pairs of each query or key by the angles of its position.
 
     Element i makes a pair with i + K/2, as in ``transformers``, and not with its
     neighbour as in the paper: the same up to an order of the elements.
     """
-    cos, sin = rotation  # (T, K/2) each
+    cos, sin = rotation  # (T, K/2) each, or (1, T, K/2), or (B, 1, T, K/2)
     a, b = rearrange(
         x, "... (two pairs) -> two ... pairs", two=2
     )  # (B, H, T, K/2) each
@@ -114,21 +115,29 @@ class CausalSelfAttention(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch seq d_model"],
-        rotation: Float[Tensor, "cos_sin seq pairs"] | None = None,
+        rotation: Float[Tensor, "cos_sin *batch seq pairs"] | None = None,
+        cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
-        """What attention adds to each position; ``rotation`` is for ``rotate``."""
+        """What attention adds to each position; ``rotation`` is for ``rotate``.
+
+        A ``cache`` holds the keys and values of earlier positions, and gets these.
+        """
         queries = self._split_heads(self.query(x))  # (B, H, T, K)
         keys = self._split_heads(self.key(x))  # (B, G, T, K)
         values = self._split_heads(self.value(x))  # (B, G, T, K)
         if rotation is not None:
             queries = rotate(queries, rotation)  # (B, H, T, K)
             keys = rotate(keys, rotation)  # (B, G, T, K)
+        mask = None
+        if cache is not None:
+            keys, values, mask = cache.extend(keys, values)  # (B, G, S, K) each
         mixed = F.scaled_dot_product_attention(
             queries,
             keys,
             values,
+            attn_mask=mask,
             dropout_p=self.dropout.p if self.training else 0.0,
-            is_causal=True,
+            is_causal=mask is None and x.shape[1] > 1,  # one alone sees all
             enable_gqa=self.grouped,
         )  # (B, H, T, K)
         merged = rearrange(mixed, "batch heads seq size -> batch seq (heads size)")
@@ -195,10 +204,11 @@ class TransformerBlock(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "batch seq d_model"],
-        rotation: Float[Tensor, "cos_sin seq pairs"] | None = None,
+        rotation: Float[Tensor, "cos_sin *batch seq pairs"] | None = None,
+        cache: LayerCache | None = None,
     ) -> Float[Tensor, "batch seq d_model"]:
         """The residual stream after this block."""
-        x = x + self.attention(self.attention_norm(x), rotation)  # (B, T, D)
+        x = x + self.attention(self.attention_norm(x), rotation, cache)  # (B, T, D)
         return x + self.mlp(self.mlp_norm(x))  # (B, T, D)
 
 
@@ -229,9 +239,11 @@ class TransformerLM(nn.Module):
         self.init_weights(generator)
 
     def forward(
-        self, ids: Int[Tensor, "batch seq"]
+        self, ids: Int[Tensor, "batch seq"], cache: KVCache | None = None
     ) -> Float[Tensor, "batch seq vocab_size"]:
         """The logits, in fp32 or in what autocast chose.
+
+        With a ``cache``, the ids follow the tokens that it holds, and join them.
 
         Raises ValueError for ids of another shape, and for a sequence that is empty
         or longer than ``context_length``; on a CPU, IndexError for an id outside
@@ -240,14 +252,19 @@ class TransformerLM(nn.Module):
         self._check_shape(ids)
         x = self._embed(ids)  # (B, T, D)
         positions = torch.arange(ids.shape[1], device=ids.device)  # (T)
+        layers = [None] * len(self.blocks)
+        if cache is not None:
+            positions, layers = cache.advance(ids), cache.layers  # (B, T)
         rotation = None
         if self.config.position == "learned":
             x = x + self.position_embedding(positions)  # (B, T, D)
         else:
-            rotation = self.rotary(positions)  # (2, T, K/2)
+            angles = self.rotary(positions)  # (2, T, K/2), or (2, B, T, K/2)
+            # The same for all heads.
+            rotation = rearrange(angles, "two ... seq pairs -> two ... 1 seq pairs")
         x = self.dropout(x)  # (B, T, D)
-        for block in self.blocks:
-            x = block(x, rotation)  # (B, T, D)
+        for block, layer in zip(self.blocks, layers, strict=True):
+            x = block(x, rotation, layer)  # (B, T, D)
         x = self.final_norm(x)  # (B, T, D)
         if self.config.tie_embeddings:
             return F.linear(x, self.token_embedding.weight)  # (B, T, V)

@@ -1,11 +1,20 @@
-"""lmlib.generate: tokens are drawn from the distribution that was asked for, and streamed."""
+"""lmlib.generate: tokens are drawn from the distribution that was asked for, and streamed, each text as if alone."""
 
 import pytest
 import torch
 from torch import nn
 
 from lmlib.config import ModelConfig
-from lmlib.generate import decode_stream, generate, keep_top_k, keep_top_p, sample, stream
+from lmlib.generate import (
+    decode_stream,
+    generate,
+    generate_batch,
+    keep_top_k,
+    keep_top_p,
+    sample,
+    stream,
+    stream_batch,
+)
 from lmlib.model import TransformerLM
 from lmlib.train.dataset import byte_tokenizer
 
@@ -159,7 +168,100 @@ def test_a_cycle_that_a_model_knows_is_gone_on_with():
         def forward(self, ids):
             return 50.0 * nn.functional.one_hot((ids + 1) % 10, 10)
 
-    assert generate(Counter(), [3], 12) == [4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5]
+    assert generate(Counter(), [3], 12, use_cache=False) == [4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5]
+
+
+# --- with a cache, and several at once ------------------------------------------------------------
+
+GPT2 = {"norm": "layernorm", "mlp": "gelu", "position": "learned", "bias": True}
+SHAPES = {
+    "llama": {},
+    "grouped": {"num_kv_heads": 2},
+    "grouped-tied": {"num_kv_heads": 1, "tie_embeddings": True},
+    "gpt2": GPT2,
+    "gpt2-tied": GPT2 | {"tie_embeddings": True},
+}
+PROMPTS = [[5, 6, 7], [1], [*range(20)], [*range(40)]]  # two outgrow the context on the way, one has before
+
+
+def sharp_model(**changes):
+    """A model with weights so large that its texts are no repetition and depend on every token."""
+    sizes = {"vocab_size": 300, "context_length": 32, "d_model": 96, "num_layers": 3, "num_heads": 4}
+    generator = seeded()
+    built = TransformerLM(ModelConfig(**(sizes | changes)), generator=generator)
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.15)
+    return built
+
+
+@pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
+def test_cached_uncached_alone_and_in_a_batch_are_one_text(changes):
+    model = sharp_model(**changes)
+    for options in ({"temperature": 0}, {"top_k": 50, "top_p": 0.95}):
+        alone = [generate(model, ids, 34, generator=seeded(k), **options) for k, ids in enumerate(PROMPTS)]
+        assert all(len(set(text)) > 8 for text in alone)
+        for use_cache in (True, False):
+            generators = [seeded(k) for k in range(4)]
+            batch = generate_batch(model, PROMPTS, 34, generators=generators, use_cache=use_cache, **options)
+            assert batch == alone
+    text = [*PROMPTS[0]]
+    model.eval()
+    for _ in range(34):
+        text.append(int(model(torch.tensor([text[-32:]]))[0, -1].argmax()))
+    assert generate(model, PROMPTS[0], 34, temperature=0) == text[3:]
+
+
+def test_every_token_is_read_once_until_the_window_moves():
+    model, shapes = sharp_model(), []
+    model.register_forward_hook(lambda _, arguments, __: shapes.append((*arguments[0].shape,)))
+    generate(model, [1] * 28, 8)
+    assert shapes == [(1, 28), (1, 1), (1, 1), (1, 1), (1, 1), (1, 32), (1, 32), (1, 32)]
+    shapes.clear()
+    generate(model, [1] * 3, 3, use_cache=False)
+    assert shapes == [(1, 3), (1, 4), (1, 5)]
+    shapes.clear()
+    generate_batch(model, [[1] * 31, [1] * 4, [1] * 33], 4)
+    assert shapes == [(2, 31), (1, 32), (2, 1), (1, 32), (1, 1), (2, 32), (1, 1), (2, 32)]
+
+
+def test_a_text_that_has_ended_is_read_no_more():
+    model, shapes = sharp_model(), []
+    alone = [generate(model, ids, 20, generator=seeded(k)) for k, ids in enumerate(PROMPTS[:3])]
+    stop = alone[1][4]
+    expected = [text[: text.index(stop)] if stop in text else text for text in alone]
+    assert len(expected[1]) <= 4
+    model.register_forward_hook(lambda _, arguments, __: shapes.append((*arguments[0].shape,)))
+    generators = [seeded(k) for k in range(3)]
+    assert generate_batch(model, PROMPTS[:3], 20, generators=generators, stop_token=stop) == expected
+    assert shapes[:6] == [(3, 20), *[(3, 1)] * 4, (2, 1)]
+
+
+def test_several_can_share_a_generator_in_the_order_of_the_prompts():
+    model = sharp_model()
+    torch.manual_seed(0)
+    texts = generate_batch(model, [*reversed(PROMPTS)], 12)
+    torch.manual_seed(0)
+    assert generate_batch(model, [*reversed(PROMPTS)], 12, use_cache=False) == texts
+
+
+def test_tokens_of_several_come_in_turn():
+    pairs = stream_batch(sharp_model(), PROMPTS[:2], 2, temperature=0)
+    assert [number for number, _ in pairs] == [0, 1, 0, 1]
+    assert generate_batch(sharp_model(), [], 5) == []
+
+
+def test_a_batch_with_something_wrong_is_refused(model):
+    with pytest.raises(ValueError, match="prompt must be one token or more"):
+        stream_batch(model, [[1], []], 5)
+    with pytest.raises(ValueError, match="There are 2 prompts and 1 generators: pass one for each"):
+        stream_batch(model, [[1], [2]], 5, generators=[seeded()])
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_under_autocast(use_cache):
+    with torch.autocast("cpu", torch.bfloat16):
+        assert len(generate(sharp_model(), [1, 2], 40, use_cache=use_cache)) == 40
 
 
 # --- as text --------------------------------------------------------------------------------------

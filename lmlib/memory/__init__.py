@@ -1,4 +1,4 @@
-"""Memory of training in bytes: by formula, which needs no torch, and measured."""
+"""Memory in bytes, by formula, which needs no torch, and measured."""
 
 from lmlib.memory.activations import (
     Activations,
@@ -12,6 +12,7 @@ from lmlib.memory.activations import (
     saved_tensors,
     step_memory,
 )
+from lmlib.memory.kv_cache import kv_cache_bytes
 from lmlib.memory.recipes import RECIPES, Ledger, Recipe, ledger, measured_ledger
 from lmlib.memory.saved import (
     GpuBytes,
@@ -37,6 +38,7 @@ __all__ = [
     "bytes_by_dtype",
     "cruncher_saved_tensors",
     "gpu_bytes",
+    "kv_cache_bytes",
     "largest_sharded_model",
     "ledger",
     "loss_workspace",

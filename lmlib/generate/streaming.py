@@ -1,0 +1,120 @@
+"""Texts that grow by one token at a time, alone or several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import Generator, nn
+
+from lmlib.checks import check, check_count
+from lmlib.generate.reading import Reader
+from lmlib.generate.sampling import check_options, sample
+
+__all__ = ["generate", "generate_batch", "stream", "stream_batch"]
+
+
+def generate(
+    model: nn.Module, prompt: Sequence[int], max_new_tokens: int, **options: object
+) -> list[int]:
+    """Return the tokens that follow a prompt; options are those of ``stream``."""
+    return list(stream(model, prompt, max_new_tokens, **options))
+
+
+def generate_batch(
+    model: nn.Module,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+    **options: object,
+) -> list[list[int]]:
+    """Return what follows each prompt; options are those of ``stream_batch``."""
+    texts: list[list[int]] = [[] for _ in prompts]
+    for number, token in stream_batch(model, prompts, max_new_tokens, **options):
+        texts[number].append(token)
+    return texts
+
+
+def stream(
+    model: nn.Module,
+    prompt: Sequence[int],
+    max_new_tokens: int,
+    *,
+    generator: Generator | None = None,
+    **options: object,
+) -> Iterator[int]:
+    """Yield the tokens that follow a prompt, each as soon as it is drawn.
+
+    The other options are those of ``stream_batch``, which says how and what it
+    raises.
+    """
+    check(len(prompt) > 0, "prompt", "one token or more", prompt)
+    pairs = stream_batch(
+        model, [prompt], max_new_tokens, generators=[generator], **options
+    )
+    return (token for _, token in pairs)
+
+
+def stream_batch(
+    model: nn.Module,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    stop_token: int | None = None,
+    vocab_size: int | None = None,
+    generators: Sequence[Generator | None] | None = None,
+    use_cache: bool = True,
+) -> Iterator[tuple[int, int]]:
+    """Yield what follows several prompts: pairs of a prompt's number and a token.
+
+    How a token is drawn, and from which, ``sample`` says. ``stop_token`` ends a
+    text, and is not yielded. Of a model whose vocabulary is larger than that of its
+    tokenizer, only the first ``vocab_size`` ids are drawn. Nothing is dropped out;
+    between tokens the model is as it was before, in training or not.
+
+    Prompts may differ in length. Each goes on as it would alone, with a generator
+    of its own: one for each in ``generators``, or torch's for all.
+
+    ``use_cache`` changes the time, and not what is computed, up to rounding: a
+    product of one row can add its terms in another order than one of many. It needs
+    a model that takes a ``KVCache``; without it any will do that makes logits of
+    ids and has a ``config``.
+
+    Raises ValueError, before the first token, for an empty prompt, for an option
+    out of range, and for more or fewer generators than prompts.
+    """
+    for prompt in prompts:
+        check(len(prompt) > 0, "prompt", "one token or more", prompt)
+    max_new_tokens = check_count("max_new_tokens", max_new_tokens)
+    check_options(temperature, top_k, top_p)
+    generators = [None] * len(prompts) if generators is None else generators
+    if len(generators) != len(prompts):
+        raise ValueError(
+            f"There are {len(prompts)} prompts and {len(generators)} generators: "
+            "pass one for each."
+        )
+
+    def pairs() -> Iterator[tuple[int, int]]:
+        texts = {number: [*prompt] for number, prompt in enumerate(prompts)}
+        longest = max(map(len, texts.values()), default=0)
+        # The last token is not read.
+        reader = Reader(model, longest + max_new_tokens - 1, use_cache)
+        for _ in range(max_new_tokens):
+            if not texts:
+                return
+            for number, logits in reader.next_logits(texts).items():
+                token = sample(
+                    logits[:vocab_size],
+                    temperature=temperature,
+                    top_k=top_k,
+                    top_p=top_p,
+                    generator=generators[number],
+                )
+                if token == stop_token:
+                    del texts[number]
+                else:
+                    texts[number].append(token)
+                    yield number, token
+
+    return pairs()
