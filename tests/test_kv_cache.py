@@ -4,18 +4,18 @@ import pytest
 import torch
 from jaxtyping import TypeCheckError
 
-import lmlib.model
 from lmlib.config import ModelConfig
 from lmlib.kv_cache import KVCache
+from lmlib.model import TransformerLM
 from tests.typechecking import typechecked
 
-model = typechecked("lmlib.model")
-checked = typechecked("lmlib.kv_cache")
+checked_model = typechecked("lmlib.model")
+checked_cache = typechecked("lmlib.kv_cache")
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 GPT2 = {"norm": "layernorm", "mlp": "gelu", "position": "learned", "bias": True}
-SIZES = {"vocab_size": 101, "context_length": 32, "d_model": 48, "num_layers": 3, "num_heads": 6}
+SIZES = {"vocab_size": 101, "context_length": 32, "d_model": 48, "num_layers": 2, "num_heads": 6}
 SHAPES = {
     "llama": {},
     "grouped": {"num_kv_heads": 2},
@@ -27,11 +27,11 @@ SHAPES = {
 ROUNDING = 1e-5  # of logits whose standard deviation is about 0.7
 
 
-def build(kind=lmlib.model, dtype=torch.float32, **changes):
+def build(kind=TransformerLM, dtype=torch.float32, **changes):
     """A model with weights so large that it tells positions and tokens apart."""
     config = ModelConfig(**(SIZES | changes))
     generator = torch.Generator().manual_seed(0)
-    built = kind.TransformerLM(config, generator=generator).eval().requires_grad_(False)
+    built = kind(config, generator=generator).eval().requires_grad_(False)
     for parameter in built.parameters():
         parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.1)
     return built.to(dtype)
@@ -50,7 +50,7 @@ def read_in_pieces(built, ids, cuts, cache=None):
 @pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("cuts", [[9, *range(10, 32)], [1, 5, 20], []], ids=["token-by-token", "in-pieces", "whole"])
 def test_pieces_have_the_logits_of_the_whole(changes, cuts):
-    built, ids = build(model, **changes), random_ids(2, 32)
+    built, ids = build(**changes), random_ids(2, 32)
     whole, pieces = built(ids), read_in_pieces(built, ids, cuts)
     assert whole.std() > 0.5
     torch.testing.assert_close(pieces, whole, rtol=0, atol=ROUNDING)
@@ -60,7 +60,7 @@ def test_pieces_have_the_logits_of_the_whole(changes, cuts):
 
 @pytest.mark.parametrize("changes", SHAPES.values(), ids=SHAPES)
 def test_texts_of_unequal_length_are_as_if_alone(changes):
-    built, ids, lengths = build(model, **changes), random_ids(3, 20), [2, 9, 5]
+    built, ids, lengths = build(**changes), random_ids(3, 20), [2, 9, 5]
     cache = KVCache(built.config, 3, capacity=20)
     found = [[], [], []]
     with torch.no_grad(), _uninitialized_is_nan():
@@ -130,10 +130,12 @@ def test_in_bf16_and_under_autocast():
 
 
 def test_annotations_are_checked_here():
-    built, ids = build(num_kv_heads=2), random_ids(2, 12)
-    cache = checked.KVCache(built.config, 2)
-    logits = read_in_pieces(built, ids, [4, 5, 8], cache)
-    torch.testing.assert_close(logits, built(ids), rtol=0, atol=ROUNDING)
+    ids = random_ids(2, 12)
+    for changes in ({"num_kv_heads": 2}, GPT2):
+        built, annotated = build(**changes), build(checked_model.TransformerLM, **changes)
+        cache = checked_cache.KVCache(built.config, 2)
+        for logits in (read_in_pieces(built, ids, [4, 5, 8], cache), read_in_pieces(annotated, ids, [4, 5, 8])):
+            torch.testing.assert_close(logits, built(ids), rtol=0, atol=ROUNDING)
     with pytest.raises(TypeCheckError):
         cache.advance(ids.float())
     with pytest.raises(TypeCheckError):
