@@ -57,6 +57,11 @@ app.command(
     help="Train a language model; stop, and go on as if nothing had happened.",
 )
 app.command(
+    "lmlib.cli.generate:app",
+    name="generate",
+    help="Let a trained model go on with a text.",
+)
+app.command(
     "lmlib.cli.doctor:app",
     name="doctor",
     help="Show what this machine has, what it reaches, and what it lacks.",

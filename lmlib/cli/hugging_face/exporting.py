@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -14,6 +14,7 @@ from lmlib.cli.hugging_face.report import (
     print_model,
     torch_dtype,
 )
+from lmlib.cli.models import Checkpoint, OtherTokenizer, which
 from lmlib.cli.tokenizer.options import Flattened
 
 __all__ = ["EXAMPLES", "USAGE", "ExportOptions", "app", "export"]
@@ -46,20 +47,8 @@ class ExportOptions:
             "config.json, model.safetensors, and the files of the tokenizer."
         ),
     ]
-    checkpoint: Annotated[
-        str | None,
-        Parameter(
-            help="Which of a run: best, latest, or a step. The best if left out, "
-            "or the latest if none was validated."
-        ),
-    ] = None
-    tokenizer: Annotated[
-        str | None,
-        Parameter(
-            help="Another tokenizer than that of the run: gpt2; or a "
-            "tokenizer.json; or a folder that holds one."
-        ),
-    ] = None
+    checkpoint: Checkpoint = None
+    tokenizer: OtherTokenizer = None
     end_of_text: Annotated[
         str | None,
         Parameter(
@@ -76,7 +65,7 @@ class ExportOptions:
         from lmlib.export.files import check_free
 
         check_free(self.out)
-        _which(self.checkpoint)
+        which(self.checkpoint)
 
 
 app = App(name="export", usage=USAGE, help_epilogue=f"{NOTES}\n{EXAMPLES}")
@@ -95,7 +84,7 @@ def export(
     from lmlib.data.prepare import END_OF_TEXT
     from lmlib.export import load_trained, save_hugging_face
 
-    trained = load_trained(run, _which(options.checkpoint))
+    trained = load_trained(run, which(options.checkpoint))
     tokenizer = trained.tokenizer
     if options.tokenizer is not None:
         tokenizer = Tokenizer.from_pretrained(options.tokenizer)
@@ -118,14 +107,3 @@ def export(
         measured = "" if loss is None else f", validation loss {loss:.4f}"
         print(f"read        step {step:,}{measured}")
         print_model(facts)
-
-
-def _which(checkpoint: str | None) -> Literal["best", "latest"] | int | None:
-    """Return what ``load_trained`` is to be told."""
-    if checkpoint is None or checkpoint in ("best", "latest"):
-        return checkpoint
-    if checkpoint.isdecimal():
-        return int(checkpoint)
-    raise ValueError(
-        f"--checkpoint is {checkpoint!r}: say best, latest, or a step."
-    )
