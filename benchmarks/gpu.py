@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
 def usable_device(name: str, scale: Scale) -> torch.device:
     """Return the device; ValueError says what to do where it cannot run at that scale."""
     device = get_device(name)
-    if scale is FULL and device.type != "cuda":
+    if scale.name == "full" and device.type != "cuda":
         raise ValueError(
             f"torch sees no GPU here, or was told not to use it ({device}): run this on a GPU box (lmlib doctor says "
             "what one lacks), or try its path with --device cpu --tiny"
@@ -75,8 +75,7 @@ def usable_device(name: str, scale: Scale) -> torch.device:
 def prepare_out(out: Path | None, device: torch.device, scale: Scale) -> Path:
     """Return the file to write, in a folder that is there; OSError if it cannot be one."""
     if out is None:
-        name = re.sub("[^a-z0-9]+", "-", device_name(device).lower()).strip("-")
-        out = (RESULTS if scale is FULL else TRIALS) / f"{name}.json"
+        out = (RESULTS if scale.name == "full" else TRIALS) / f"{slug(device_name(device))}.json"
     if out.is_dir():
         raise IsADirectoryError(f"{out} is a folder: name a file for the results")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -86,6 +85,11 @@ def prepare_out(out: Path | None, device: torch.device, scale: Scale) -> Path:
 def device_name(device: torch.device) -> str:
     """Return what torch calls the GPU; of others the kind."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def slug(name: str) -> str:
+    """Return a name as files have it: nvidia-h200."""
+    return re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def run(device: torch.device, scale: Scale) -> dict[str, object]:
@@ -153,7 +157,7 @@ def summary(report: dict) -> Iterator[str]:
     for name, part in all_parts(report).items():
         yield f"  {part['status']:8} {name:<{width}}  {part.get('reason', '')}".rstrip()
     for name, part in report["steps"].items():
-        if figures := part.get("figures"):
+        if (figures := part.get("figures")) and report["scale"] == "full":  # tiny ones say nothing of speed
             yield f"{name}, {figures['batch_size']} × {figures['seq_len']} tokens a step: {_speed(figures)}"
 
 

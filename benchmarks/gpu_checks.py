@@ -173,8 +173,8 @@ def _close(measured: int, formula: int) -> bool:
 
 def release_memory(device: torch.device) -> None:
     """Give back what the allocator keeps of what was freed."""
-    gc.collect()
     if device.type == "cuda":
+        gc.collect()
         torch.cuda.empty_cache()
 
 
