@@ -23,7 +23,7 @@ export PYTHONUTF8 := 1
 unexport MPLBACKEND PYTHONOPTIMIZE
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-slow bench serve notebooks lint lock clean
+.PHONY: help book test test-slow bench gpu serve notebooks lint lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -55,6 +55,12 @@ bench: $(INSTALLED) ## lmlib beside its peers; writes benchmarks/results (a quie
 	$(BIN)/python benchmarks/bpe.py
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/training.py
+
+# first what needs a quiet GPU; the book that is then built shows its results
+gpu: $(INSTALLED) ## on a GPU box: measure it, run every notebook and test there (in conda: VENV=$CONDA_PREFIX)
+	$(BIN)/python benchmarks/gpu.py
+	$(MAKE) test
+	@echo "The GPU's results: $(CURDIR)/benchmarks/results/gpu"
 
 serve: ## build if needed, then serve the book on http://localhost:8000 (or PORT=…)
 	@test -f $(SITE)/index.html || $(MAKE) book

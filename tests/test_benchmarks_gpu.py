@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 from lmlib.hardware import Peak, get_accelerator
 from lmlib.memory import GpuBytes, SavedTensor, saved_tensors
 
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 sys.path.append(str(BENCHMARKS))  # where its modules find each other
 gpu, gpu_checks, gpu_shapes, gpu_steps = map(import_module, ("gpu", "gpu_checks", "gpu_shapes", "gpu_steps"))
 FULL, TINY, PRECISION = gpu_shapes.FULL, gpu_shapes.TINY, gpu_shapes.PRECISION
@@ -67,18 +67,26 @@ def test_a_trial_claims_nothing_of_a_data_sheet(trial):
 
 def test_a_trial_is_no_recorded_result(trial):
     _, report = trial
-    assert result_complaints("cpu", report) == ["it is of a trial", "the GPU's name is not the file's", "no MFU"]
+    assert result_complaints("nvidia-h200", report) == ["it is of a trial", "it is of another device", "it has no GPU"]
+
+
+def test_a_result_without_its_mfu_is_none(trial):
+    _, report = trial
+    with_sheet = {**report, "peaks": {"status": "passed", "figures": {"data_sheet": 989.5e12}}}
+    assert result_complaints("cpu", with_sheet)[-1] == "it lacks an MFU"
+    assert result_complaints("cpu", {**with_sheet, "steps": {}})[-1] == "it has no step"
 
 
 def result_complaints(name: str, report: dict) -> list[str]:
-    failed = [part for part, found in gpu.all_parts(report).items() if found["status"] == "failed"]
+    parts = gpu.all_parts(report)
     figures = [part["figures"] for part in report["steps"].values() if "figures" in part]
     wrong = {
         "it is of a trial": report["scale"] != "full",
-        "the GPU's name is not the file's": not report["device"].startswith("NVIDIA")
-        or gpu.slug(report["device"]) != name,
-        f"failed: {failed}": failed,
-        "no MFU": not figures or any(each["mfu"] is None for each in figures),
+        "it is of another device": gpu.slug(report["device"]) != name,
+        "it has no GPU": report["device"] == "cpu",
+        "something failed": any(part["status"] == "failed" for part in parts.values()),
+        "it has no step": not figures,
+        "it lacks an MFU": report["peaks"]["figures"]["data_sheet"] and any(each["mfu"] is None for each in figures),
     }
     return [complaint for complaint, is_so in wrong.items() if is_so]
 
@@ -206,7 +214,7 @@ def test_an_allocator_that_hands_out_something_else_is_seen(monkeypatch, factors
         return GpuBytes(*(round(total * factor) for total, factor in zip(sums, factors, strict=True)))
 
     monkeypatch.setattr(gpu_checks, "gpu_bytes", gpu_bytes)
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(gpu_checks, "release_memory", lambda _: None)
     assert gpu_checks.check_allocator(torch.device("cuda"), TINY)[0] == passes
     assert len(counted) == len(cases)
 
