@@ -30,6 +30,7 @@ _TINTS = {
     "master weights": ("parameters", 0.25),
     "gradients": ("gradients", 0.5),
     "optimizer state": ("optimizer state", 0.5),
+    "activations": ("activations", 0.5),
     "blocks": ("activations", 0.6),
     "head and loss": ("activations", 0.3),
     "attention": ("activations", 0.6),
