@@ -1,11 +1,19 @@
 """Corrections, confusions, glossary and prerequisites: of the real book, and with one fault at a time."""
 
+import re
+import sys
+
 import pytest
+from docutils import nodes
 
 from tests.book import back_matter as check
 from tests.book.coverage_check import read_syllabus
 from tests.book.pages import ROOT, Page, Text, read_book, walk
 from tests.book.samples import page, text
+
+sys.path.insert(0, str(ROOT / "book/_ext"))
+
+from chapter_facts import sentence_of_links
 
 # --- the real book ---------------------------------------------------------------------------------------
 
@@ -47,6 +55,15 @@ def test_every_correction_has_its_proof(chapters):
 def test_chapters_build_on_earlier_ones(chapters):
     complaints = check.prerequisite_complaints(read_syllabus(), chapters)
     assert not complaints, "\n".join(complaints)
+
+
+def test_goal_boxes_link_to_what_their_chapters_build_on(site, chapters):
+    syllabus = {chapter["stem"]: chapter for chapter in read_syllabus()}
+    for chapter in chapters:
+        built = (site / f"{chapter.docname}.html").read_text(encoding="utf-8")
+        [facts] = re.findall(r'<p class="chapter-facts">(.*?)</p>', built, re.DOTALL)
+        linked = re.findall(r'href="([^"]*)"', facts)
+        assert linked == [f"{stem}.html" for stem in syllabus[chapter.stem]["builds_on"]], chapter.docname
 
 
 def test_readers_do_not_miss_a_question_or_a_term_that_is_written(chapters):
@@ -202,3 +219,17 @@ def test_good_prerequisites_are_accepted():
 def test_faulty_prerequisites(changes, complaint):
     [found] = built_on(changes)
     assert complaint in found
+
+
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        ("", ""),
+        ("A", "Builds on A. "),
+        ("AB", "Builds on A and B. "),
+        ("ABC", "Builds on A, B and C. "),
+    ],
+)
+def test_the_sentence_about_what_a_chapter_builds_on(names, sentence):
+    links = [nodes.reference("", name, refuri=f"{name}.html") for name in names]
+    assert "".join(node.astext() for node in sentence_of_links(links)) == sentence
