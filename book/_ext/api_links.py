@@ -2,24 +2,26 @@
 
 What is named in full is one (``lmlib.bpe.Tokenizer``), and so is a command (``lmlib data prepare FILE``). A bare name
 (``get_batch``, ``Tokenizer.encode(text)``) is one where the page says whose it is: it imports the name from the
-library, or shows the module that defines it, and defines nothing of that name itself. The first in a section counts,
-and neither titles nor captions are changed.
+library, or shows the module that defines it, and defines nothing of that name itself. In the box on the lecture a
+bare name is the lecture's own. The first in a section counts, and neither titles nor captions are changed.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from api_pages import library
 from docutils import nodes
-from sphinx import addnodes
 from sphinx.util.nodes import make_refnode
+from sphinx_design.dropdown import dropdown_title
 
 NAMED = re.compile(r"(?P<path>[^\W\d]\w*(?:\.[^\W\d]\w*)*)(?:\(.*\))?")
 IMPORT = re.compile(r"^from (lmlib(?:\.\w+)*) import (\([^)]*\)|.+)", re.MULTILINE)
 IMPORTED = re.compile(r"(\w+)(?: as (\w+))?")
 DEFINED = re.compile(r"^(?:(?:def|class) (\w+)|(\w+)(?::[^=\n]+)? = )", re.MULTILINE)
-NO_PROSE = (nodes.title, nodes.caption, nodes.reference, nodes.rubric, nodes.term, addnodes.desc_signature)
+A_WORD = re.compile(r"[a-z]+")  # a module that is shown gives no meaning to it: ``encode`` is what any tokenizer does
+NO_PROSE = (nodes.title, nodes.caption, nodes.reference, nodes.rubric, nodes.term, dropdown_title)
 
 
 def names_of_page(doctree: nodes.document) -> dict[str, str]:
@@ -28,7 +30,7 @@ def names_of_page(doctree: nodes.document) -> dict[str, str]:
     for block in doctree.findall(nodes.literal_block):
         shown = shown_module(block)
         if shown:
-            names = library().modules[shown].definitions
+            names = (name for name in library().modules[shown].definitions if not A_WORD.fullmatch(name))
             meanings |= {name: path for name in names if (path := library().resolve(shown, name))}
             continue
         source = block.astext()
@@ -47,9 +49,9 @@ def shown_module(block: nodes.literal_block) -> str | None:
     return next((name for name, module in library().modules.items() if source == str(module.path)), None)
 
 
-def target_of(literal: nodes.literal, meanings: dict[str, str]) -> str | None:
+def target_of(text: str, meanings: dict[str, str]) -> str | None:
     """Return the public path that code in a text names, if it does."""
-    match = NAMED.fullmatch(literal.astext())
+    match = NAMED.fullmatch(text)
     if not match:
         return None
     first, _, rest = match["path"].partition(".")
@@ -60,31 +62,22 @@ def target_of(literal: nodes.literal, meanings: dict[str, str]) -> str | None:
     return library().find(f"{meanings[first]}.{rest}" if rest else meanings[first])
 
 
-def place_of(env, text: str) -> tuple[str, str] | None:
-    """Return the page and the anchor at which a path or a command is described."""
-    described = env.get_domain("py").objects.get(text)
+def place_of(env, target: str) -> tuple[str, str] | None:
+    """Return the page and the anchor at which a path is described, or the command that a line begins with."""
+    described = env.get_domain("py").objects.get(target)
     if described:
         return described.docname, described.node_id
     commands = env.get_domain("std").anonlabels
-    words = text.split(" ")
-    return next((commands[c] for n in range(len(words), 1, -1) if (c := " ".join(words[:n])) in commands), None)
+    words = target.split(" ")
+    lines = (" ".join(words[:length]) for length in range(len(words), 1, -1))
+    return next((commands[line] for line in lines if line in commands), None)
 
 
-def is_in_prose(literal: nodes.literal) -> bool:
-    """Whether a link may stand here."""
-    above = literal.parent
-    while above is not None and not isinstance(above, nodes.section):
-        if isinstance(above, NO_PROSE):
-            return False
-        above = above.parent
-    return isinstance(literal.parent.parent, nodes.Element) and "dropdown_title" not in str(literal.parent.tagname)
-
-
-def section_of(node: nodes.Node) -> nodes.Node:
-    """Return the section that a node stands in."""
+def boxes(node: nodes.Node) -> Iterator[nodes.Node]:
+    """Yield what a node stands in, up to its section, which comes last."""
     while node.parent is not None and not isinstance(node, nodes.section):
         node = node.parent
-    return node
+        yield node
 
 
 def link_names(app, doctree: nodes.document, docname: str) -> None:
@@ -96,9 +89,14 @@ def link_names(app, doctree: nodes.document, docname: str) -> None:
         return
     meanings, seen = names_of_page(doctree), set()
     for literal in list(doctree.findall(nodes.literal)):
-        target = literal.astext() if literal.astext().startswith("lmlib ") else target_of(literal, meanings)
-        key = id(section_of(literal)), target
-        if target and key not in seen and is_in_prose(literal) and link(app, docname, literal, target):
+        around = list(boxes(literal))
+        is_lecture = any("lecture" in box.get("classes", []) for box in around)
+        text = literal.astext()
+        target = text if text.startswith("lmlib ") else target_of(text, {} if is_lecture else meanings)
+        key = id(around[-1]), target
+        if not target or key in seen or any(isinstance(box, NO_PROSE) for box in around):
+            continue
+        if link(app, docname, literal, target):
             seen.add(key)
 
 

@@ -37,20 +37,32 @@ def anchor(words: str) -> str:
 
 
 class signature_line(nodes.Inline, nodes.TextElement):
-    """A signature, whose lines and blanks are kept. Sphinx would put each word of one into a span of its own."""
+    """A signature, whose lines and blanks are kept."""
 
 
-def open_signature(translator, _node: signature_line) -> None:
-    """Write what stands before a signature."""
-    translator.context.append(translator.protect_literal_text)
-    translator.protect_literal_text = 0
-    translator.body.append('<code class="signature">')
+class brief_literal(nodes.literal):
+    """Code in a docstring; Sphinx would put each word of it, and of a signature, into a span of its own."""
 
 
-def close_signature(translator, _node: signature_line) -> None:
-    """Write what stands behind it."""
-    translator.protect_literal_text = translator.context.pop()
-    translator.body.append("</code>")
+def opens(tag: str):
+    """Return what writes the beginning of a node, in which words stand as they are."""
+
+    def visit(translator, _node: nodes.Element) -> None:
+        translator.context.append(translator.protect_literal_text)
+        translator.protect_literal_text = 0
+        translator.body.append(tag)
+
+    return visit
+
+
+def closes(tag: str):
+    """Return what writes its end."""
+
+    def depart(translator, _node: nodes.Element) -> None:
+        translator.protect_literal_text = translator.context.pop()
+        translator.body.append(tag)
+
+    return depart
 
 
 # --- signatures ------------------------------------------------------------------------------------------
@@ -223,10 +235,9 @@ class LibraryDirective(SphinxDirective):
         box = nodes.Element()
         lines = StringList(docstring.splitlines(), source=f"{module.path}:docstring")
         self.state.nested_parse(lines, 0, box)
-        for literal in box.findall(nodes.literal):
-            path = self.meaning(literal.astext(), module)
-            if path:
-                literal["api_target"] = path
+        for literal in list(box.findall(nodes.literal)):
+            said = literal.astext()
+            literal.replace_self(brief_literal("", said, api_target=self.meaning(said, module)))
         return box.children
 
     def meaning(self, name: str, module: Module) -> str | None:
@@ -242,7 +253,7 @@ class ContentsDirective(SphinxDirective):
         """Return a list of definitions."""
         rooms = nodes.definition_list()
         for name in library().rooms:
-            term = nodes.term("", "", nodes.literal("", name, api_target=name))
+            term = nodes.term("", "", brief_literal("", name, api_target=name))
             about = nodes.paragraph("", library().modules[name].docstring.partition("\n\n")[0].replace("``", ""))
             rooms += nodes.definition_list_item("", term, nodes.definition("", about))
         return [rooms]
@@ -272,7 +283,7 @@ def contents(entries: list[Entry]) -> nodes.paragraph:
     paragraph = nodes.paragraph(classes=["api-contents"])
     for number, entry in enumerate(entries):
         paragraph += [nodes.Text(" · ")] if number else []
-        paragraph += nodes.literal("", entry.name, api_target=entry.path)
+        paragraph += brief_literal("", entry.name, api_target=entry.path)
     return paragraph
 
 
@@ -296,7 +307,8 @@ def help_of(app, words: list[str]) -> str:
 
 def setup(app):
     """Register the directives; Sphinx calls this."""
-    app.add_node(signature_line, html=(open_signature, close_signature))
+    app.add_node(signature_line, html=(opens('<pre class="signature">'), closes("</pre>")))
+    app.add_node(brief_literal, html=(opens('<code class="literal">'), closes("</code>")))
     app.add_directive("library", LibraryDirective)
     app.add_directive("library-contents", ContentsDirective)
     app.add_directive("commands", CommandsDirective)
