@@ -117,6 +117,17 @@ def test_memory_is_taken_once():
     assert before == ([(layer.keys.data_ptr(), layer.values.data_ptr()) for layer in cache.layers], cache.nbytes)
 
 
+def test_a_mask_is_made_only_where_it_hides_something():
+    cache = KVCache(ModelConfig(**SIZES), 2)
+    masks = []
+    with torch.no_grad():
+        for length in (3, 1, 2):
+            cache.advance(random_ids(2, length))
+            masks.append(cache.layers[-1].place.mask)
+    assert masks[:2] == [None, None]  # all is new; one token sees all: kernels without masks are faster
+    assert masks[2].tolist() == [[[[True] * 5 + [False], [True] * 6]]] * 2
+
+
 def test_in_bf16_and_under_autocast():
     ids = random_ids(2, 16)
     exact = build()(ids)
