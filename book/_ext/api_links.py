@@ -84,7 +84,9 @@ def link_names(app, doctree: nodes.document, docname: str) -> None:
     """Turn names into links: those that the reference marked, and on other pages those that are found."""
     marked = [node for node in doctree.findall(nodes.TextElement) if node.get("api_target")]
     for node in marked:
-        link(app, docname, node, node["api_target"])
+        place = place_of(app.env, node["api_target"])
+        if place:
+            link(app, docname, node, place)
     if marked:
         return
     meanings, seen = names_of_page(doctree), set()
@@ -93,21 +95,17 @@ def link_names(app, doctree: nodes.document, docname: str) -> None:
         is_lecture = any("lecture" in box.get("classes", []) for box in around)
         text = literal.astext()
         target = text if text.startswith("lmlib ") else target_of(text, {} if is_lecture else meanings)
-        key = id(around[-1]), target
-        if not target or key in seen or any(isinstance(box, NO_PROSE) for box in around):
-            continue
-        if link(app, docname, literal, target):
+        place = place_of(app.env, target) if target else None
+        key = id(around[-1]), place
+        if place and key not in seen and not any(isinstance(box, NO_PROSE) for box in around):
+            link(app, docname, literal, place)
             seen.add(key)
 
 
-def link(app, docname: str, node: nodes.TextElement, target: str) -> bool:
-    """Put a node into a link, if there is something to link to other than where it stands."""
-    place = place_of(app.env, target)
-    if place is None:
-        return False
+def link(app, docname: str, node: nodes.TextElement, place: tuple[str, str]) -> None:
+    """Put a node into a link to a place."""
     content = node.deepcopy() if isinstance(node, nodes.literal) else nodes.Text(node.astext())
     node.replace_self(make_refnode(app.builder, docname, *place, content))
-    return True
 
 
 def setup(app):
