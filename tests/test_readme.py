@@ -32,7 +32,7 @@ def test_python():
 def test_commands(capfd, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # other tests run beside this one
     commands = re.findall(r"^lmlib .*$", README, re.MULTILINE)
-    assert len(commands) == 12
+    assert len(commands) == 13
     for command in commands:
         subprocess.run([sys.executable, "-m", *shlex.split(command)], check=True)
     assert capfd.readouterr().out.count("written to") == 6
