@@ -39,7 +39,7 @@ def _both(**sizes: int) -> dict[str, ModelConfig]:
 
 FULL = Scale(
     name="full",
-    compared=_both(vocab_size=512, context_length=256, d_model=256, num_layers=3, num_heads=4),
+    compared=_both(vocab_size=512, context_length=256, d_model=128, num_layers=2, num_heads=4),
     # powers of two, of which the allocator's large blocks hold whole numbers
     remembered=_both(vocab_size=2**15, context_length=512, d_model=1024, num_layers=4, num_heads=16, d_ff=4096),
     batch_size=4,
