@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = Path("_build", "html")
-SOURCES = ("book", "lmlib", "_config.yml", "_toc.yml")
+SOURCES = ("book", "lmlib", "benchmarks/results/gpu", "_config.yml", "_toc.yml")
 BROWSERS = ("/usr/bin/chromium", "chromium", "chromium-browser", "google-chrome")
 
 
