@@ -40,7 +40,7 @@ def config(**changes):
         ({"seed": 1e300}, r"seed must be below 2\*\*63"),  # torch takes no larger one
         ({"sample_prompt": "a\udcff"}, "sample_prompt must be text in UTF-8"),
         ({"schedule": "linear"}, "schedule must be 'cosine' or 'wsd', not 'linear'"),
-        ({"schedule": "wsd", "decay_steps": 2000}, "decay_steps must be .* = 1000"),
+        ({"schedule": "wsd", "decay_steps": 2000}, "decay_steps must be .* = 950"),
         ({"decay_steps": 10}, "decay_steps belongs to schedule='wsd'"),
         ({"precision": "fp8"}, "precision must be 'fp32' or"),
         ({"precision": "fp16-autocast", "parallel": "fsdp"}, "choose bf16-autocast"),
@@ -87,13 +87,20 @@ def test_the_decay_of_wsd_is_a_fifth_unless_told():
     assert config(schedule="wsd", steps=3).decay_steps == 1
 
 
+def test_the_warm_up_is_a_twentieth_unless_told():
+    assert config(steps=1000).warmup_steps == 50
+    assert config(steps=1).warmup_steps == 0
+    assert config(steps=1000, warmup_steps=0).warmup_steps == 0
+    assert config(steps=1000).to_dict()["warmup_steps"] == 50  # so that a longer run goes on with it
+
+
 def test_the_learning_rate_rises_and_falls():
     cosine = config(lr=1.0, steps=100, warmup_steps=9, final_lr_factor=0.1)
     rates = [cosine.learning_rate(step) for step in range(100)]
     assert rates[0] == pytest.approx(0.1)
     assert rates[9] == 1.0 == max(rates)
     assert 0.1 < rates[-1] < 0.101
-    stable = config(lr=1.0, steps=100, schedule="wsd", decay_steps=50)
+    stable = config(lr=1.0, steps=100, schedule="wsd", warmup_steps=0, decay_steps=50)
     assert [stable.learning_rate(step) for step in (0, 50, 75)] == pytest.approx([1, 1, 0.55])
 
 
@@ -196,3 +203,11 @@ def test_paths_mean_the_same_from_everywhere(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_configs(name):
     assert draft(PRESETS[name]).steps >= 100
+
+
+@pytest.mark.parametrize("steps", [1, 2, 50, 100])
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_serves_any_number_of_steps(name, steps):
+    short = draft(merged(PRESETS[name], {"steps": steps}))
+    assert short.warmup_steps < short.steps == steps
+    assert short.learning_rate(steps - 1) > 0

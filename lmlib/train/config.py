@@ -102,8 +102,8 @@ class TrainConfig:
     """Norm to which gradients are clipped; 0 clips nothing."""
     schedule: Literal["cosine", "wsd"] = "cosine"
     """How the learning rate falls after the warm-up."""
-    warmup_steps: int = 0
-    """Steps in which the learning rate rises."""
+    warmup_steps: int | None = None
+    """First steps in which the learning rate rises; a twentieth if left out."""
     decay_steps: int | None = None
     """Last steps in which it falls, with wsd; a fifth of all if left out."""
     final_lr_factor: float = 0.1
@@ -236,6 +236,8 @@ class TrainConfig:
         for name in ("micro_batch_size", "decay_steps"):
             if getattr(self, name) is not None:
                 self._set(name, check_size(name, getattr(self, name)))
+        if self.warmup_steps is None:  # a part: it fits into any number of steps
+            self._set("warmup_steps", self.steps // 20)
         for name in (
             "warmup_steps",
             "seed",
