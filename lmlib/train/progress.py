@@ -1,12 +1,13 @@
 """What a person sees of a run: a bar on a terminal, and some lines."""
 
-import resource
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from tqdm import tqdm
+
+from lmlib.hardware.process import peak_memory_bytes
 
 __all__ = ["Progress", "memory_bytes"]
 
@@ -56,5 +57,4 @@ def memory_bytes(device: torch.device) -> int:
     """The most memory that was in use: of the GPU by torch, or of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB elsewhere
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return peak_memory_bytes()
