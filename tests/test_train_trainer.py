@@ -230,23 +230,24 @@ def test_each_rank_drops_out_something_else_and_so_does_each_start(tmp_path):
     assert [drawn(*place) for place in places] == [drawn(*place) for place in places]
 
 
-def spoil(monkeypatch, steps):
-    """Let some steps, counted from 1, have a loss that is not finite."""
+def spoil(monkeypatch, steps, loss=nan):
+    """Let some steps, counted from 1, have a loss or a gradient that is not finite."""
     made = []
 
     def spoilt(*arguments, **options):
         made.append(None)
         if len(made) in steps:
-            return StepReport(nan, nan, made=False)
+            return StepReport(loss, nan, made=False)
         return train_step(*arguments, **options)
 
     monkeypatch.setattr(lmlib.train.trainer, "train_step", spoilt)
 
 
 def test_a_loss_that_is_not_finite_stops_with_step_and_rate(tmp_path, monkeypatch):
-    spoil(monkeypatch, {5})
+    spoil(monkeypatch, {5}, loss=2.718281828459045)
     run = trainer(tmp_path)
-    with pytest.raises(NonFiniteError, match=r"Step 5 .* loss is nan.* rate of 0\.000325"):
+    message = r"Step 5 .* loss is 2\.718, the norm of its gradients nan, at a learning rate of 0\.000325"
+    with pytest.raises(NonFiniteError, match=message):
         run.run()
     assert run.store.steps == [3]
     monkeypatch.undo()

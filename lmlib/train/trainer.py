@@ -227,9 +227,9 @@ class Trainer:
             return
         skips = self.config.non_finite == "skip" and self._skipped <= MOST_SKIPPED
         message = (
-            f"Step {self.step + 1} was not made: its loss is {report.loss}, the "
-            f"norm of its gradients {report.grad_norm}, at a learning rate of "
-            f"{lr:.3g}."
+            f"Step {self.step + 1} was not made: its loss is {report.loss:.4g}, "
+            f"the norm of its gradients {report.grad_norm:.4g}, at a learning rate "
+            f"of {lr:.4g}."
         )
         if not skips:
             raise NonFiniteError(
