@@ -2,10 +2,12 @@
 
 PyTorch does the work: ``DistributedDataParallel`` gives every process a copy of the
 model, ``fully_shard`` (FSDP2) a part of it. Here is what a training loop needs
-around them, the same for one process without ``torchrun``.
+around them, the same for one process without ``torchrun``. Sharding is imported
+when it is used: that takes as long as a third of torch.
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,12 +18,6 @@ import torch
 import torch.distributed as dist
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.distributed.fsdp import (
-    FSDPModule,
-    MixedPrecisionPolicy,
-    fully_shard,
-)
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from lmlib.hardware.devices import get_device
@@ -30,6 +26,7 @@ __all__ = [
     "World",
     "any_rank",
     "barrier",
+    "is_sharded",
     "join_world",
     "mean_over_ranks",
     "on_main",
@@ -172,6 +169,8 @@ def shard(
     """
     if world.size == 1:
         return model
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
     mesh = dist.init_device_mesh(world.device.type, (world.size,))
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
     for block in blocks:
@@ -192,7 +191,8 @@ def sync_gradients(module: nn.Module, sync: bool) -> Iterator[None]:
             yield
         return
     for part in module.modules():
-        if isinstance(part, FSDPModule):  # the root; it speaks for its blocks
+        # an FSDPModule: the root, which speaks for its blocks
+        if hasattr(part, "set_requires_gradient_sync"):
             part.set_requires_gradient_sync(sync)
             break
     yield
@@ -227,9 +227,15 @@ def any_rank(flag: bool, world: World) -> bool:
     return bool(sum_over_ranks(raised, world) > 0)
 
 
+def is_sharded(value: object) -> bool:
+    """Whether it is a tensor of which each rank holds a part, a DTensor."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(value, module.DTensor)
+
+
 def whole(tensor: Tensor) -> Tensor:
     """A tensor of which each rank may hold a part, put together on each."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def barrier(world: World) -> None:

@@ -1,5 +1,8 @@
 """lmlib.distributed: one process needs nothing, two agree on everything."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -39,6 +42,17 @@ def no_torchrun(monkeypatch):
 
 def make_model():
     return TransformerLM(MODEL, generator=torch.Generator().manual_seed(0))
+
+
+def test_sharding_is_not_imported_for_one_process():
+    """It takes as long as a third of torch."""
+    code = (
+        "import sys, lmlib.checkpoint\n"
+        "late = {'fsdp', 'tensor', 'checkpoint'}\n"
+        "sys.exit(any(f'torch.distributed.{name}' in sys.modules for name in late))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 # --- one process ----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from math import log, nan
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 
 import lmlib.checkpoint.store
 import lmlib.train.trainer
@@ -19,6 +20,8 @@ from lmlib.checkpoint import (
     TrainingState,
 )
 from lmlib.data import BatchLoader
+from lmlib.distributed import World
+from lmlib.hardware import Peak
 from lmlib.model import TransformerLM
 from lmlib.train import NonFiniteError, train_step
 from lmlib.train.logs import Logs
@@ -342,6 +345,30 @@ def test_a_whole_checkpoint_of_something_else_is_refused(tmp_path):
     run.store.save(TrainingState(run.model.state_dict(), {"step": 3}), step=3, config=run.config.to_dict())
     with pytest.raises(CorruptCheckpoint, match=r"step-00000003 holds no state of this trainer: .*'optimizer'"):
         trainer(tmp_path, resume="latest")
+
+
+def test_what_the_machine_reaches_is_measured_once(tmp_path, monkeypatch):
+    measured = []
+
+    def measure(*arguments):
+        measured.append(arguments)
+        return Peak(1e9, measured=True, source="a test")
+
+    monkeypatch.setattr(lmlib.train.trainer, "peak_flops", measure)
+    lmlib.train.trainer._peak_flops.cache_clear()
+    for precision in ("fp32", "fp32", "bf16-autocast"):
+        trainer(tmp_path / str(len(list(tmp_path.iterdir()))), precision=precision, steps=1).run()
+    assert [dtype for dtype, _ in measured] == ["fp32", "bf16"]
+    lmlib.train.trainer._peak_flops.cache_clear()
+
+
+def test_a_torch_that_is_too_old_for_shards_is_refused_before_anything_is_trained(tmp_path, monkeypatch):
+    monkeypatch.delattr(dcp, "HuggingFaceStorageWriter")
+    two = World(torch.device("cpu"), size=2)
+    with pytest.raises(
+        ValueError, match=r"torch .* cannot write .*: install 2\.9 or newer, or choose parallel = 'ddp'"
+    ):
+        trainer(tmp_path, world=two, parallel="fsdp")
 
 
 def test_compiled_it_is_the_same_run(tmp_path, monkeypatch):

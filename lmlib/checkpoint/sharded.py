@@ -2,27 +2,54 @@
 
 Every rank writes its parts into safetensors files of its own, with the place of
 each part in its tensor. Any number of ranks can read them, each what it needs.
+
+What most runs do not need is imported where it is used.
 """
+
+from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed.checkpoint as dcp
 from safetensors import SafetensorError
 from torch import Tensor
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from lmlib.checkpoint.manifest import CorruptCheckpoint
 from lmlib.checkpoint.ranks import Ranks
 from lmlib.checkpoint.trees import map_leaves
+from lmlib.distributed import is_sharded
 
-__all__ = ["put_back", "read_shards", "shard_like", "take_out", "write_shards"]
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.tensor import DTensor
+
+__all__ = [
+    "put_back",
+    "read_shards",
+    "shard_like",
+    "sharded_checkpoints",
+    "take_out",
+    "write_shards",
+]
 
 _MARK = "(in shards/)"
+
+
+def sharded_checkpoints() -> ModuleType:
+    """``torch.distributed.checkpoint``; ValueError if torch is too old for ours."""
+    import torch.distributed.checkpoint as dcp
+
+    if not hasattr(dcp, "HuggingFaceStorageWriter"):
+        raise ValueError(
+            f"torch {torch.__version__} cannot write the checkpoints of a sharded "
+            "model: install 2.9 or newer, or choose parallel = 'ddp'."
+        )
+    return dcp
 
 
 def take_out(tree: Any, name: str) -> tuple[Any, dict[str, DTensor]]:
@@ -30,7 +57,7 @@ def take_out(tree: Any, name: str) -> tuple[Any, dict[str, DTensor]]:
     found = {}
 
     def mark(name: str, leaf: Any) -> Any:
-        if not isinstance(leaf, DTensor):
+        if not is_sharded(leaf):
             return leaf
         found[name] = leaf
         return _MARK
@@ -48,8 +75,10 @@ def shard_like(tree: Any, name: str, examples: Mapping[str, DTensor]) -> Any:
 
     def shard(name: str, leaf: Any) -> Any:
         example = examples.get(name)
-        if example is None or isinstance(leaf, DTensor):
+        if example is None or is_sharded(leaf):
             return leaf
+        from torch.distributed.tensor import distribute_tensor
+
         _check_shape(name, leaf.shape, example.shape)
         # every rank has the whole, and takes its part without asking the others
         return distribute_tensor(
@@ -66,6 +95,9 @@ def write_shards(
     folder: Path, tensors: dict[str, DTensor], ranks: Ranks
 ) -> list[Path]:
     """Write this rank's parts, together with all others; returns its files."""
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    dcp = sharded_checkpoints()
     writer = dcp.HuggingFaceStorageWriter(str(folder), save_distributed=True)
     try:
         dcp.save(tensors, storage_writer=writer, process_group=ranks.group)
@@ -81,6 +113,9 @@ def read_shards(
 
     No rank waits for another. Raises ValueError if one has another shape.
     """
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    dcp = sharded_checkpoints()
     reader = dcp.HuggingFaceStorageReader(str(folder))
     tensors = {}
     try:

@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
+
+from lmlib.distributed import is_sharded
 
 __all__ = ["map_leaves", "plain_state"]
 
@@ -56,7 +57,7 @@ def plain_state(tree: Any, name: str, *, copy: bool) -> Any:
 
 def _place(tensor: Tensor) -> tuple:
     """What two tensors have in common that are one."""
-    if isinstance(tensor, DTensor) or not tensor.numel():
+    if is_sharded(tensor) or not tensor.numel():
         return (id(tensor),)  # has no memory that could be shared
     kind = (tensor.device, tensor.dtype, tensor.shape, tensor.stride())
     return (tensor.data_ptr(), *kind)
@@ -65,7 +66,7 @@ def _place(tensor: Tensor) -> tuple:
 def _own_memory(tensor: Tensor, *, copy: bool) -> Tensor:
     if copy:
         return tensor.to("cpu", copy=True)
-    if isinstance(tensor, DTensor):
+    if is_sharded(tensor):
         return tensor
     # of a part of a larger tensor, torch.save would write all
     is_part = tensor.untyped_storage().nbytes() > tensor.nbytes

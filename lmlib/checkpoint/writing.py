@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from lmlib.checkpoint.folders import atomic_folder, sync
 from lmlib.checkpoint.manifest import Entries, describe, write_manifest
@@ -43,7 +42,7 @@ class Parts:
     model: dict[str, Tensor]
     training: dict[str, Any]
     rank_state: Any
-    shards: dict[str, DTensor]
+    shards: dict[str, Tensor]  # of which each rank has a part
 
 
 def take_apart(state: TrainingState, ranks: Ranks, *, copy: bool) -> Parts:

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -23,6 +24,7 @@ from lmlib.checkpoint import (
     check_config,
     restore_rng,
 )
+from lmlib.checkpoint.sharded import sharded_checkpoints
 from lmlib.data import BatchLoader
 from lmlib.data.batches import Batch
 from lmlib.distributed import World, any_rank, on_main, replicate, shard
@@ -137,6 +139,8 @@ class Trainer:
         model = TransformerLM(config.model, generator=generator)
         model = to_precision(model, config.precision).to(world.device)
         if config.parallel == "fsdp":
+            if world.size > 1:
+                sharded_checkpoints()  # says here if torch is too old for them
             dtype = get_precision(config.precision).autocast
             model = shard(model, model.blocks, world, dtype)
         self.model = (
@@ -245,7 +249,15 @@ class Trainer:
     def _logging(self) -> Iterator[None]:
         """Open the files of a run that goes on from this step, and close them."""
         config, world = self.config, self.world
-        self._peak = world.size * _peak_flops(config.precision, world.device)
+        # of rank 0 for all: while several measure on one CPU, none reaches it
+        peak = on_main(
+            world,
+            _peak_flops,
+            config.precision,
+            world.device,
+            torch.get_num_threads(),
+        )
+        self._peak = world.size * peak
         self._logged = self.step, self._seconds
         self.logs = Logs(
             self.folder,
@@ -420,7 +432,11 @@ def start_optimizer(optimizer: torch.optim.Optimizer) -> None:
     optimizer.zero_grad()
 
 
-def _peak_flops(precision: str, device: torch.device) -> float:
-    """FLOP/s that a device could reach, in the dtype of most products."""
+@cache
+def _peak_flops(precision: str, device: torch.device, threads: int) -> float:
+    """FLOP/s that a device could reach, in the dtype of most products.
+
+    It is measured once: on a CPU, with so many threads, that takes a second.
+    """
     dtype = {"fp32": "fp32", "tf32": "tf32", "fp16-autocast": "fp16"}
     return peak_flops(dtype.get(precision, "bf16"), device).value
