@@ -23,7 +23,7 @@ from lmlib.data import BatchLoader
 from lmlib.distributed import World
 from lmlib.hardware import Peak
 from lmlib.model import TransformerLM
-from lmlib.train import NonFiniteError, train_step
+from lmlib.train import NonFiniteError, train_step, validation
 from lmlib.train.logs import Logs
 from lmlib.train.step import StepReport
 from tests.training import DATA, MODEL, config, curve, state, tokens, trainer
@@ -296,6 +296,37 @@ def test_a_signal_saves_at_the_next_step(half_way, tmp_path, monkeypatch):
     assert again.run().stopped_by is None
     assert state(again) == state(whole)
     assert curve(tmp_path / "stopped") == curve(whole.folder.path)
+
+
+@pytest.mark.parametrize(("step", "doing"), [(0, "validation"), (0, "sample"), (4, "validation"), (6, "sample")])
+def test_a_signal_does_not_wait_for_a_long_look(half_way, tmp_path, monkeypatch, step, doing):
+    whole, _ = half_way()
+    seen = []
+
+    def stop_in(function, name):
+        def stop(*arguments, **options):
+            if (stopped.step, doing) == (step, name):
+                seen.append(name)
+                signal.raise_signal(signal.SIGTERM)
+            return function(*arguments, **options)
+
+        return stop
+
+    stopped = trainer(tmp_path / "stopped")
+    with monkeypatch.context() as patch:
+        patch.setattr(validation, "read_windows", stop_in(validation.read_windows, "validation"))
+        patch.setattr(lmlib.train.trainer, "decode_stream", stop_in(lmlib.train.trainer.decode_stream, "sample"))
+        result = stopped.run()
+    assert seen == [doing]  # of three batches, or eight tokens, and the next was not begun
+    assert (result.step, result.stopped_by) == (step, signal.SIGTERM)
+    assert (result.validation_loss is None) == (doing == "validation")
+    assert stopped.store.steps[-1] == step
+    assert stopped.store.load().meta.validation_loss == result.validation_loss
+    again = trainer(tmp_path / "stopped", resume="latest")
+    assert again.run().validation_loss is not None
+    assert state(again) == state(whole)
+    assert curve(tmp_path / "stopped") == curve(whole.folder.path)
+    assert again.folder.samples.read_text() == whole.folder.samples.read_text()
 
 
 def test_a_model_smaller_than_its_data_is_refused(tmp_path):

@@ -7,7 +7,11 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, Self
 
-__all__ = ["StopSignals"]
+__all__ = ["StopSignals", "Stopped"]
+
+
+class Stopped(Exception):
+    """A signal has come: what is being done is left, and a checkpoint saved."""
 
 
 class StopSignals:

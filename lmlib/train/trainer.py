@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import signal
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -43,13 +43,16 @@ from lmlib.precision import (
 from lmlib.train.config import MAY_DIFFER, TrainConfig
 from lmlib.train.dataset import Dataset
 from lmlib.train.logs import Logs
+from lmlib.train.metrics import read_metrics
 from lmlib.train.progress import Progress, memory_bytes
 from lmlib.train.run_folder import RunFolder
-from lmlib.train.signals import StopSignals
+from lmlib.train.signals import Stopped, StopSignals
 from lmlib.train.step import NextTokenLoss, StepReport, train_step
 from lmlib.train.validation import evaluate, window_starts
 
 __all__ = ["NonFiniteError", "Trainer", "TrainingResult"]
+
+T = TypeVar("T")
 
 _PIECES = ("batch_size", "world_size")  # of a batch, to the loader
 
@@ -174,22 +177,20 @@ class Trainer:
         """
         stopped_by = None
         self._set_random_numbers()
-        with self._logging(), StopSignals() as signals:
-            if self.step == 0:
-                self._evaluate()
-                self._sample()
-            batches = self._batches()
-            while self.step < self.config.steps and stopped_by is None:
-                self._train(list(islice(batches, self.num_batches)))
-                if self._is_due(self.config.eval_every):
-                    self._evaluate()
-                if self.step == self.config.steps:
-                    self._sample()
-                elif any_rank(signals.received is not None, self.world):
-                    stopped_by = signals.received or signal.SIGTERM
-                if stopped_by or self._is_due(self.config.save_every):
+        with self._logging(), StopSignals() as self.signals:
+            try:
+                self._look(self._recorded())
+                batches = self._batches()
+                while self.step < self.config.steps:
+                    self._stop_if_told()
+                    self._train(list(islice(batches, self.num_batches)))
+                    self._look()
+                    if self._is_due(self.config.save_every):
+                        self._save()
+            except Stopped:
+                stopped_by = self.signals.received or signal.SIGTERM
+                if self.step not in self._saved_steps():
                     self._save()
-            self.store.wait()
             self._check_saved()
         loss = self.validation_loss if self._evaluated == self.step else None
         return TrainingResult(self.step, loss, stopped_by)
@@ -198,6 +199,17 @@ class Trainer:
         """Whether this is the step for something; the last one always is."""
         is_last = self.step == self.config.steps
         return is_last or (every > 0 and self.step % every == 0)
+
+    def _stop_if_told(self) -> None:
+        """Raise Stopped if a signal has come to this rank or to another."""
+        if any_rank(self.signals.received is not None, self.world):
+            raise Stopped
+
+    def _watched(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield what takes long, one after another, until a signal comes."""
+        for item in items:
+            self._stop_if_told()
+            yield item
 
     def _batches(self) -> Iterator[Batch]:
         while True:  # one epoch after another
@@ -296,6 +308,24 @@ class Trainer:
         self.logs.write(record)
         self.progress.show(record)
 
+    def _recorded(self) -> set[str]:
+        """What the metrics hold of this step: a signal may have cut it short."""
+
+        def read() -> set[str]:
+            records = read_metrics(self.folder.metrics)
+            return set().union(*(r for r in records if r["step"] == self.step))
+
+        return on_main(self.world, read)
+
+    def _look(self, recorded: Collection[str] = ()) -> None:
+        """Validate if it is time, sample at both ends, unless that is recorded."""
+        is_first, is_last = self.step == 0, self.step == self.config.steps
+        is_due = is_first or self._is_due(self.config.eval_every)
+        if is_due and "validation_loss" not in recorded:
+            self._evaluate()
+        if (is_first or is_last) and "sample" not in recorded:
+            self._sample()
+
     def _evaluate(self) -> None:
         self.validation_loss = evaluate(
             self.loss,
@@ -305,6 +335,7 @@ class Trainer:
             batch_size=self.batch_size,
             world=self.world,
             precision=self.config.precision,
+            watch=self._watched,
         )
         self._evaluated = self.step
         self.logs.write(
@@ -333,7 +364,9 @@ class Trainer:
             torch.no_grad(),
             precision_context(config.precision, self.world.device),
         ):
-            text = config.sample_prompt + "".join(decode_stream(tokenizer, ids))
+            text = config.sample_prompt + "".join(
+                decode_stream(tokenizer, self._watched(ids))
+            )
         self.logs.write_sample(self.step, text)
         self.progress.say(f"\n--- after {self.step:,} steps ---\n{text}\n")
 
@@ -364,8 +397,12 @@ class Trainer:
             config=self.config.to_dict(),
         )
 
+    def _saved_steps(self) -> list[int]:
+        self.store.wait()
+        return on_main(self.world, lambda: self.store.steps)
+
     def _check_saved(self) -> None:
-        saved = on_main(self.world, lambda: self.store.steps)
+        saved = self._saved_steps()
         if self.step not in saved:
             raise OSError(
                 "No checkpoint could be written at the end: what was trained after "

@@ -1,5 +1,7 @@
 """The validation loss: always over the same windows, on any number of devices."""
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 import torch
 from torch import nn
@@ -22,12 +24,14 @@ def evaluate(
     batch_size: int = 8,
     world: World,
     precision: str = "fp32",
+    watch: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> float:
     """Return the mean loss over windows of ``tokens``, in nats per token.
 
     They do not overlap and are evenly spaced, ``num_windows`` of them, or all for
     0; the ranks share them. Nothing is dropped out, and no random number is drawn.
-    ``loss`` returns a sum, as ``NextTokenLoss`` does.
+    ``loss`` returns a sum, as ``NextTokenLoss`` does. ``watch`` wraps the batches,
+    as a progress bar would, and may raise between them.
 
     Raises ValueError for tokens that do not fill a window.
     """
@@ -36,7 +40,7 @@ def evaluate(
     was_training = loss.training
     loss.eval()
     try:
-        for first in range(0, len(starts), batch_size * world.size):
+        for first in watch(range(0, len(starts), batch_size * world.size)):
             # Every rank computes each time, with windows that do not count if need
             # be: a sharded model is put together by all ranks, or by none.
             mine = first + world.rank * batch_size
