@@ -1,6 +1,7 @@
 """lmlib.checkpoint: what is saved comes back, what is damaged is named, what is full is warned of."""
 
 import errno
+import io
 import json
 import os
 import pickle
@@ -13,6 +14,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file
+from safetensors.torch import save as safetensors_bytes
 from torch import nn
 
 import lmlib
@@ -22,6 +24,7 @@ from lmlib.checkpoint import (
     CorruptCheckpoint,
     TrainingState,
     folders,
+    reading,
     store,
     writing,
 )
@@ -327,14 +330,55 @@ def test_the_one_before_is_loaded_instead_of_a_damaged_one(tmp_path, file, damag
         made.load(3)
 
 
-def test_one_that_may_not_be_read_is_not_passed_over(tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE, errno.ENOMEM, errno.ESTALE])
+@pytest.mark.parametrize("file", ["manifest.json", "model.safetensors"])
+def test_one_that_the_disk_does_not_let_be_read_is_not_passed_over(tmp_path, monkeypatch, file, number):
+    made = saved(tmp_path, [1, 2])
+    opened = io.open
+
+    def failing(path, *arguments, **options):
+        if str(path).endswith(f"step-00000002/{file}"):
+            raise OSError(number, os.strerror(number), str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr("builtins.open", failing)
+    monkeypatch.setattr(io, "open", failing)
+    with pytest.raises(OSError, match=os.strerror(number)):  # whoever went on from step 1 would discard step 2
+        made.load()
+    assert made.steps == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "message"),
+    [
+        (reading.torch, "load", "unable to mmap 1343 bytes from file </x (5)/t.pt>: Cannot allocate memory (12)"),
+        (reading, "read_weights", "Cannot allocate memory (os error 12)"),
+    ],
+)
+def test_nor_is_one_for_which_there_is_too_little_memory(tmp_path, monkeypatch, module, name, message):
     made = saved(tmp_path, [1, 2])
 
-    def forbidden(*_, **__):
-        raise PermissionError(errno.EACCES, "Permission denied", "meta.json")
+    def failing(*_, **__):
+        raise RuntimeError(message)
 
-    monkeypatch.setattr(store, "read_checkpoint", forbidden)
-    with pytest.raises(PermissionError):  # whoever went on from step 1 would discard step 2
+    monkeypatch.setattr(module, name, failing)
+    with pytest.raises(OSError, match="Cannot allocate memory") as caught:
+        made.load()
+    assert caught.value.errno == errno.ENOMEM
+
+
+def test_a_file_that_is_gone_is_damage(tmp_path, monkeypatch):
+    """Another process has removed it since it was verified."""
+    made = saved(tmp_path, [1, 2])
+    read = store.read_checkpoint
+
+    def removed(path, *arguments, **options):
+        if path.name == "step-00000002":
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", "training.pt")
+        return read(path, *arguments, **options)
+
+    monkeypatch.setattr(store, "read_checkpoint", removed)
+    with pytest.warns(CheckpointWarning, match="step-00000001 is loaded instead"):
         made.load()
 
 
@@ -406,6 +450,11 @@ def test_what_is_not_in_the_manifest_is_not_read(tmp_path, left_out):
         made.load()
 
 
+def tied(text):
+    """Weights that say of themselves which are one."""
+    return safetensors_bytes({"y": torch.ones(1)}, metadata={"tied": text})
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [
@@ -414,6 +463,10 @@ def test_what_is_not_in_the_manifest_is_not_read(tmp_path, left_out):
         ({"model__safetensors": (80).to_bytes(8, "little") + b" " * 200}, "model.safetensors cannot be read"),
         ({"training__pt": b""}, "training.pt cannot be read"),
         ({"training__pt": b"PK\x03\x04" + b"\0" * 99}, "training.pt cannot be read"),
+        ({"model__safetensors": tied('["x"]')}, "model.safetensors cannot be read"),
+        ({"model__safetensors": tied('{"x": "z"}')}, "model.safetensors cannot be read"),
+        ({"model__safetensors": tied('{"x": ["y"]}')}, "model.safetensors cannot be read"),
+        ({"meta__json": b'{"step": "1"}'}, "meta.json cannot be read: step must be"),
         ({"meta__json": b"[]"}, "meta.json cannot be read"),
         ({"meta__json": b'{"step": 1, "steps": 2}'}, "meta.json cannot be read"),
         ({"meta__json": b"\xff"}, "meta.json cannot be read"),

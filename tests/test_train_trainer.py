@@ -1,6 +1,7 @@
 """lmlib.train.trainer: to stop and go on is never to have stopped, to the bit."""
 
 import errno
+import os
 import shutil
 import signal
 from dataclasses import replace
@@ -18,7 +19,10 @@ from lmlib.checkpoint import (
     ConfigMismatch,
     CorruptCheckpoint,
     TrainingState,
+    capture_rng,
+    restore_rng,
 )
+from lmlib.checkpoint.manifest import MANIFEST, describe, write_manifest
 from lmlib.data import BatchLoader
 from lmlib.distributed import World
 from lmlib.hardware import Peak
@@ -43,6 +47,14 @@ def half_way(tmp_path):
         return whole, tmp_path / "again"
 
     return half_way
+
+
+@pytest.fixture
+def own_rng():
+    """Give the generators back as they were."""
+    before = capture_rng()
+    yield
+    restore_rng(before)
 
 
 # --- going on ---------------------------------------------------------------------------------------
@@ -400,6 +412,53 @@ def test_a_torch_that_is_too_old_for_shards_is_refused_before_anything_is_traine
         ValueError, match=r"torch .* cannot write .*: install 2\.9 or newer, or choose parallel = 'ddp'"
     ):
         trainer(tmp_path, world=two, parallel="fsdp")
+
+
+def resealed(folder, step, change):
+    """Change what training.pt holds, and let the manifest fit it."""
+    path = folder / f"checkpoints/step-{step:08}"
+    state = torch.load(path / "training.pt", weights_only=True)
+    change(state["training"], state["rank_states"])
+    torch.save(state, path / "training.pt")
+    files = [file for file in path.iterdir() if file.name != MANIFEST]
+    write_manifest(path, describe(path, files))
+
+
+TAMPERED = {
+    "step": lambda training, _: training.update(step="6"),
+    "earlier step": lambda training, _: training.update(step=0),
+    "seconds": lambda training, _: training.update(seconds=None),
+    "optimizer": lambda training, _: training.update(optimizer=[1]),
+    "moments": lambda training, _: training["optimizer"]["state"].update({0: "x"}),
+    "a moment": lambda training, _: training["optimizer"]["state"][3].update(exp_avg="x"),
+    "shape": lambda training, _: training["optimizer"]["state"][3].update(exp_avg_sq=torch.ones(2)),
+    "one without": lambda training, _: training["optimizer"]["state"].pop(2),
+    "scaler": lambda training, _: training.update(scaler={"scale": "x"}),
+    "loader": lambda training, _: training.update(loader=3),
+    "windows": lambda training, _: training["loader"].update(windows="x"),
+    "random numbers": lambda _, ranks: ranks.__setitem__(0, {"python": 1}),
+    "torch's": lambda _, ranks: ranks[0].update(torch=torch.ones(3)),
+    "numpy's": lambda _, ranks: ranks[0]["numpy"].update(key="x"),
+}
+
+
+@pytest.mark.parametrize("change", TAMPERED.values(), ids=TAMPERED)
+def test_a_checkpoint_of_wrong_types_is_one_clear_error(half_way, change, own_rng):
+    _, folder = half_way()
+    before = curve(folder)
+    resealed(folder, 6, change)
+    with pytest.raises(ValueError, match=r"holds no state of this trainer|generators are none|windows must be"):
+        trainer(folder, resume="latest", steps=8).run()
+    assert sorted(os.listdir(folder / "checkpoints")) == ["step-00000003", "step-00000006"]
+    assert curve(folder) == before
+
+
+def test_what_the_groups_of_the_optimizer_hold_comes_from_the_config(half_way):
+    whole, folder = half_way()
+    resealed(folder, 3, lambda training, _: training["optimizer"]["param_groups"][0].update(betas="x", eps=None))
+    again = trainer(folder, resume=3)
+    again.run()
+    assert state(again) == state(whole)
 
 
 def test_compiled_it_is_the_same_run(tmp_path, monkeypatch):

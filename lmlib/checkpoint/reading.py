@@ -9,6 +9,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from lmlib.checkpoint.errors import errors_of_the_disk
 from lmlib.checkpoint.manifest import CorruptCheckpoint, verify
 from lmlib.checkpoint.ranks import Ranks
 from lmlib.checkpoint.records import META, Checkpoint, TrainingState, read_meta
@@ -73,15 +74,20 @@ def _sharded_tensors(state: TrainingState | None) -> dict[str, Tensor]:
 
 def _read_model(path: Path, device: str | torch.device) -> dict[str, Tensor]:
     try:
-        return read_weights(path, device)
+        with errors_of_the_disk(path):
+            return read_weights(path, device)
     except (SafetensorError, KeyError, ValueError) as error:
         raise CorruptCheckpoint(f"{path.name} cannot be read: {error}") from error
 
 
 def _read_training(path: Path, device: str | torch.device) -> dict[str, Any]:
     try:
-        state = torch.load(path, map_location=device, weights_only=True, mmap=True)
-        if state.keys() == {"training", "rank_states"}:
+        with errors_of_the_disk(path):
+            state = torch.load(
+                path, map_location=device, weights_only=True, mmap=True
+            )
+        kinds = {name: type(value) for name, value in state.items()}
+        if kinds == {"training": dict, "rank_states": list}:
             return state
     except pickle.UnpicklingError as error:
         raise CorruptCheckpoint(_unpickling_problem(path, error)) from error

@@ -15,6 +15,7 @@ from torch import Tensor
 
 import lmlib
 from lmlib.checkpoint.manifest import CorruptCheckpoint
+from lmlib.checks import check_count
 
 __all__ = ["META", "Checkpoint", "Meta", "TrainingState", "read_meta"]
 
@@ -65,7 +66,8 @@ class Meta:
     time: float = field(default_factory=time.time)
 
     def __post_init__(self) -> None:
-        """Keep out a loss that JSON cannot hold."""
+        """Keep out a loss that JSON cannot hold, and a step that is none."""
+        object.__setattr__(self, "step", check_count("step", self.step))
         for name in ("validation_loss", "best_validation_loss"):
             value = getattr(self, name)
             finite = value is not None and math.isfinite(value)

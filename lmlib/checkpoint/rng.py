@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from lmlib.checkpoint.manifest import CorruptCheckpoint
+
 __all__ = ["capture_rng", "restore_rng"]
 
 
@@ -35,7 +37,18 @@ def restore_rng(state: Mapping[str, Any]) -> None:
     """Let every generator go on where ``capture_rng`` was called.
 
     Of GPUs, those get their state back that are still there.
+
+    Raises CorruptCheckpoint for what ``capture_rng`` cannot have returned.
     """
+    try:
+        _restore(state)
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise CorruptCheckpoint(
+            f"The states of random number generators are none: {error!r:.200}"
+        ) from error
+
+
+def _restore(state: Mapping[str, Any]) -> None:
     version, internal, gauss = state["python"]
     random.setstate((version, tuple(internal), gauss))
     numpy = dict(state["numpy"])

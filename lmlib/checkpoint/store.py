@@ -30,6 +30,9 @@ from lmlib.distributed import World
 __all__ = ["CheckpointStore", "CheckpointWarning"]
 
 
+_NOT_THERE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+
+
 class CheckpointWarning(UserWarning):
     """A checkpoint could not be written, removed or read."""
 
@@ -131,8 +134,9 @@ class CheckpointStore:
         Tensors are whole, wherever they were sharded, unless they are sharded in
         ``into``, the state of the run that is to go on: its parts are filled.
 
-        Raises FileNotFoundError if there is none, PermissionError if one may not be
-        read, and CorruptCheckpoint, with all that was tried, if none can be.
+        Raises FileNotFoundError if there is none, OSError if the disk or the system
+        does not let one be read, and CorruptCheckpoint, with all that was tried, if
+        all are damaged.
         """
         self.wait()
         damaged: list[str] = []
@@ -146,9 +150,9 @@ class CheckpointStore:
             )
             try:
                 checkpoint = self._ranks.together(read)
-            except PermissionError:  # not damaged, and not to be passed over
-                raise
-            except (CorruptCheckpoint, OSError) as error:
+            # Another error of the disk proves no damage: whoever went on from an
+            # older one would discard this one for it.
+            except (CorruptCheckpoint, *_NOT_THERE) as error:
                 damaged.append(f"  {path.name}: {error}")
             else:
                 if damaged:

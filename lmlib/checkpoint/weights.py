@@ -32,4 +32,9 @@ def read_weights(path: Path, device: str | torch.device) -> dict[str, Tensor]:
     with safe_open(path, framework="pt", device=str(device)) as file:
         weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         tied = json.loads((file.metadata() or {}).get("tied", "{}"))
+    if (
+        not isinstance(tied, dict)
+        or not {*map(str, tied.values())} <= weights.keys()
+    ):
+        raise ValueError(f"no weights can be tied as it says: {tied!r:.60}")
     return weights | {name: weights[first] for name, first in tied.items()}

@@ -1,20 +1,18 @@
 """Writing a state into the files of a checkpoint."""
 
 import json
-import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
+from lmlib.checkpoint.errors import errors_of_the_disk
 from lmlib.checkpoint.folders import atomic_folder, sync
 from lmlib.checkpoint.manifest import Entries, describe, write_manifest
 from lmlib.checkpoint.ranks import Ranks
@@ -108,7 +106,7 @@ def _write_whole(
         described, synced = [], []
         for name, write in files.items():
             path = folder / name
-            with _errors_of_the_disk(path):
+            with errors_of_the_disk(path):
                 write(path)
             # beside the writing of the next one: neither holds Python's lock
             described.append(pool.submit(describe, folder, [path]))
@@ -128,18 +126,3 @@ def _write_training(state: Mapping[str, Any], path: Path) -> None:
 def _write_meta(meta: Meta, path: Path) -> None:
     text = json.dumps(asdict(meta), indent=2, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _errors_of_the_disk(path: Path) -> Iterator[None]:
-    """Raise as an OSError what torch and safetensors make of a full disk."""
-    try:
-        yield
-    except (RuntimeError, SafetensorError) as error:
-        if isinstance(error.__context__, OSError):
-            number = error.__context__.errno
-        elif match := re.search(r"\(os error (\d+)\)", str(error)):
-            number = int(match[1])
-        else:
-            raise
-        raise OSError(number, os.strerror(number), str(path)) from error

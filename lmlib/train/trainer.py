@@ -45,6 +45,7 @@ from lmlib.train.dataset import Dataset
 from lmlib.train.logs import Logs
 from lmlib.train.metrics import read_metrics
 from lmlib.train.progress import Progress, memory_bytes
+from lmlib.train.restored import check_progress, check_scaler, load_optimizer
 from lmlib.train.run_folder import RunFolder
 from lmlib.train.signals import Stopped, StopSignals
 from lmlib.train.step import NextTokenLoss, StepReport, train_step
@@ -424,25 +425,37 @@ class Trainer:
                 f"steps = {self.config.steps} must be as many, or more."
             )
         try:
-            self._load(checkpoint.model, training)
-        except (KeyError, TypeError, RuntimeError) as error:
+            position = self._load(checkpoint.model, training)
+            check_progress(training, checkpoint.meta.step)
+        except (
+            AttributeError,
+            KeyError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise CorruptCheckpoint(
                 f"{checkpoint.path} holds no state of this trainer: {error!r:.200}"
             ) from error
+        self.loader.load_state_dict(position)  # says itself what is wrong
+        self.step, self._seconds = training["step"], training["seconds"]
         if checkpoint.meta.validation_loss is not None:
             self.validation_loss = checkpoint.meta.validation_loss
             self._evaluated = self.step
         self._rng_state = checkpoint.rank_state
         self.store.discard_after(self.step)
 
-    def _load(self, model: dict[str, Tensor], training: dict[str, Any]) -> None:
+    def _load(
+        self, model: dict[str, Tensor], training: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Take what was saved, and return where the loader is to go on."""
         self.model.load_state_dict(model)
-        self.optimizer.load_state_dict(training["optimizer"])
+        load_optimizer(self.optimizer, training["optimizer"])
+        check_scaler(training["scaler"])
         self.scaler.load_state_dict(training["scaler"])
         # The batch is the same, in whatever pieces and on however many devices.
         own = {name: getattr(self.loader, name) for name in _PIECES}
-        self.loader.load_state_dict({**training["loader"], **own})
-        self.step, self._seconds = training["step"], training["seconds"]
+        return {**training["loader"], **own}
 
     def _set_random_numbers(self) -> None:
         """Let dropout draw on where the checkpoint stood, or begin.
