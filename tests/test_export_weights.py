@@ -75,9 +75,14 @@ def test_names_as_in_the_release_of_gpt2():
 
 
 def test_weights_that_do_not_fit_the_config_are_named():
-    deeper = ModelConfig(**SIZES | {"num_layers": 3}, bias=True)
-    with pytest.raises(ValueError, match=r"lack a weight that the config asks for: 'model\.layers\.2\.input_layernorm"):
-        from_transformers_state_dict(deeper, llama_state())
+    for num_layers in (3, 1):
+        other = ModelConfig(**SIZES | {"num_layers": num_layers}, bias=True)
+        with pytest.raises(ValueError, match=f"num_layers={num_layers}, and there are weights of 2. Change"):
+            from_transformers_state_dict(other, llama_state())
+    incomplete = llama_state()
+    del incomplete["model.layers.1.input_layernorm.weight"]
+    with pytest.raises(ValueError, match=r"lack a weight that the config asks for: 'model\.layers\.1\.input_layernorm"):
+        from_transformers_state_dict(ModelConfig(**SIZES, bias=True), incomplete)
     without_bias = ModelConfig(**SIZES)
     with pytest.raises(ValueError, match=r"has no place for: 'model\.layers\.0\.mlp\.down_proj\.bias'"):
         from_transformers_state_dict(without_bias, llama_state())

@@ -10,7 +10,7 @@ from torch import Tensor
 from lmlib.bpe import Tokenizer
 from lmlib.config import ModelConfig
 from lmlib.export.files import DTYPES, TOKENIZER
-from lmlib.export.fit import check_fit, empty_model
+from lmlib.export.fit import check_depth, check_fit, empty_model
 from lmlib.model import TransformerLM
 
 __all__ = ["Loaded", "build_model", "read_tokenizer"]
@@ -43,6 +43,7 @@ def build_model(
     Raises ValueError if they are not those of the config, or not in fp32, bf16 or
     fp16.
     """
+    check_depth(config, weights, "blocks")
     model = empty_model(config)
     check_fit(weights, model.state_dict())
     for name, weight in weights.items():

@@ -8,7 +8,7 @@ from einops import rearrange
 from torch import Tensor
 
 from lmlib.config import ModelConfig
-from lmlib.export.fit import check_fit, empty_model
+from lmlib.export.fit import check_depth, check_fit, empty_model
 from lmlib.export.layouts import Layout, layout_of
 
 __all__ = ["from_transformers_state_dict", "to_transformers_state_dict"]
@@ -57,6 +57,7 @@ def from_transformers_state_dict(
     embedding = _their_name("token_embedding.weight", layout.modules)
     if config.tie_embeddings and _equal(state, embedding, _HEAD):
         state.pop(_HEAD)
+    check_depth(config, state, layout.modules["blocks"])
     ours = empty_model(config).state_dict()
     check_fit(state, to_transformers_state_dict(config, ours))
     weights = {}
