@@ -19,6 +19,7 @@ from lmlib.bpe import Tokenizer
 from lmlib.checkpoint import CheckpointStore, TrainingState
 from lmlib.cli import app, main
 from lmlib.cli.hugging_face import exporting, importing
+from lmlib.cli.hugging_face.options import FolderOptions
 from lmlib.config import ModelConfig
 from lmlib.export import load_trained, save_hugging_face
 from lmlib.model import TransformerLM
@@ -30,7 +31,7 @@ TOKENIZER = Tokenizer({i: bytes([i]) for i in range(256)}, [], [END, "<|other|>"
 CONFIG = ModelConfig(vocab_size=264, context_length=8, d_model=16, num_layers=1, num_heads=2)
 COMMANDS = [
     ("export", exporting, exporting.ExportOptions),
-    ("import", importing, importing.ImportOptions),
+    ("import", importing, FolderOptions),
 ]
 
 
@@ -179,6 +180,10 @@ WRONG = [
     (["export", "run", "--out", "run"], "run is there already: name another folder, or remove it"),
     (["export", "run", "--out", "new", "--checkpoint", "last"], "--checkpoint is 'last': say best, latest, or a step"),
     (["export", "run", "--out", "new", "--checkpoint", "11"], "There is no checkpoint run/checkpoints/step-00000011"),
+    (
+        ["export", "run/checkpoints/step-00000010", "--out", "new", "--checkpoint", "20"],
+        "is a checkpoint itself: to choo",
+    ),
     (["export", "run", "--out", "new", "--dtype", "fp8"], 'Choose from: "fp32", "bf16", "fp16"'),
     (["export", "run", "--out", "new", "--tokenizer", "gpt2"], "ids up to 50256, and the model's vocab_size is 264"),
     (["export", "run", "--out", "new", "--end-of-text", "<x>"], "no special token '<x>' to end a text with"),

@@ -252,6 +252,16 @@ def test_a_run_is_neither_overwritten_nor_changed(run, refused):
     assert tomllib.loads(Path("here/config.toml").read_text())["lr"] == 0.003
 
 
+def test_a_folder_that_is_no_run_is_named_for_what_it_is(run, refused, folder):
+    assert run(f"{small(steps=3)} --out here --quiet").code == 0
+    assert main(["export", "here", "--out", "exported", "--quiet"]) == 0
+    assert main(["import", "exported", "--out", "imported", "--quiet"]) == 0
+    assert "imported holds no run: it holds a model, as lmlib import writes it" in refused("--resume imported")
+    assert "exported holds no run: it holds a model for Hugging Face's tools" in refused("--resume exported")
+    assert f"Say --resume {folder}/here" in refused("--resume here/checkpoints/step-00000003")
+    assert "runs holds no run: there is no config.toml in it" in refused("--resume runs")
+
+
 def test_a_folder_with_the_beginning_of_a_run_is_refused(run, refused):
     assert run(f"{small()} --out here --quiet").code == 0
     for name in ("config.toml", "metrics.jsonl", "environment.json", "samples.txt"):

@@ -40,11 +40,16 @@ def load_trained(
 
     Raises FileNotFoundError if there is no such thing, CorruptCheckpoint, a
     ValueError, if it is not as it was saved, and ValueError if it does not hold a
-    ``TransformerLM``.
+    ``TransformerLM``, or if a checkpoint is to be chosen in a checkpoint.
     """
     path = Path(path)
     if (path / META).is_file():
         run = path.resolve().parents[1]
+        if checkpoint is not None:
+            raise ValueError(
+                f"{path} is a checkpoint itself: to choose {checkpoint!r} instead, "
+                f"name the folder of its run, {run}."
+            )
         found = CheckpointStore(path.parent).load(path)
     elif (path / CHECKPOINTS).is_dir():
         run, store = path, CheckpointStore(path / CHECKPOINTS)

@@ -18,6 +18,7 @@ import tomli_w
 import torch
 
 import lmlib
+from lmlib.checkpoint.records import META
 from lmlib.distributed import World
 from lmlib.files import write_atomically
 from lmlib.train.config import TrainConfig
@@ -123,8 +124,25 @@ class RunFolder:
         """Raise FileNotFoundError unless there is a run in it."""
         if not self.config.is_file():
             raise FileNotFoundError(
-                f"{self.path} holds no run: there is no {self.config.name} in it."
+                f"{self.path} holds no run: {self._what_it_is()}."
             )
+
+    def _what_it_is(self) -> str:
+        """Say what a folder without settings is, and what to do instead."""
+        if (self.path / META).is_file():
+            run = self.path.absolute().parents[1]
+            return f"it is a checkpoint of one. Say --resume {run}"
+        if self.checkpoints.is_dir():
+            return (
+                "it holds a model, as lmlib import writes it, and nothing of the "
+                "training. lmlib export reads it; to train, start a run"
+            )
+        if (self.path / "config.json").is_file():
+            return (
+                "it holds a model for Hugging Face's tools, as lmlib export writes "
+                "it. Name the folder of the run that it came from"
+            )
+        return f"there is no {self.config.name} in it"
 
     def write_config(self, config: TrainConfig) -> None:
         """Write the settings as TOML."""

@@ -7,13 +7,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from lmlib.bpe import Tokenizer
-from lmlib.cli.files import Json, Quiet, print_json
-from lmlib.cli.hugging_face.report import (
-    Dtype,
-    model_facts,
-    print_model,
-    torch_dtype,
-)
+from lmlib.cli.hugging_face.options import FolderOptions
+from lmlib.cli.hugging_face.report import model_facts, report, torch_dtype
 from lmlib.cli.models import Checkpoint, OtherTokenizer, which
 from lmlib.cli.tokenizer.options import Flattened
 
@@ -21,8 +16,9 @@ __all__ = ["EXAMPLES", "USAGE", "ExportOptions", "app", "export"]
 
 USAGE = "Usage: lmlib export RUN --out FOLDER [OPTIONS]"
 
-NOTES = """The model must be a GPT-2 (layernorm, gelu, learned positions, bias) or a
-Llama (rmsnorm, swiglu, rope); others have no layout there.
+NOTES = """The folder holds config.json, model.safetensors, and the files of the
+tokenizer. The model must be a GPT-2 (layernorm, gelu, learned positions, bias)
+or a Llama (rmsnorm, swiglu, rope); others have no layout there.
 """
 
 EXAMPLES = """Examples:
@@ -34,19 +30,9 @@ EXAMPLES = """Examples:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExportOptions:
-    """Options of ``lmlib export``.
+class ExportOptions(FolderOptions):
+    """Options of ``lmlib export``."""
 
-    Raises OSError if there is something in ``out``, before time is spent.
-    """
-
-    out: Annotated[
-        Path,
-        Parameter(
-            help="The folder to write, which appears once it is whole: "
-            "config.json, model.safetensors, and the files of the tokenizer."
-        ),
-    ]
     checkpoint: Checkpoint = None
     tokenizer: OtherTokenizer = None
     end_of_text: Annotated[
@@ -56,15 +42,10 @@ class ExportOptions:
             "<|endoftext|>, which need not be there."
         ),
     ] = None
-    dtype: Dtype = None
-    json: Json = False
-    quiet: Quiet = False
 
     def __post_init__(self) -> None:
         """Check what would be noticed only after loading."""
-        from lmlib.export.files import check_free
-
-        check_free(self.out)
+        super().__post_init__()
         which(self.checkpoint)
 
 
@@ -99,11 +80,6 @@ def export(
     facts = model_facts(
         trained.config, tokenizer, trained.no_tokenizer, options.out
     )
-    if options.json:
-        print_json(
-            {"run": str(run), "step": step, "validation_loss": loss, **facts}
-        )
-    elif not options.quiet:
-        measured = "" if loss is None else f", validation loss {loss:.4f}"
-        print(f"read        step {step:,}{measured}")
-        print_model(facts)
+    read = {"run": str(run), "step": step, "validation_loss": loss}
+    measured = "" if loss is None else f", validation loss {loss:.4f}"
+    report(options, read, f"step {step:,}{measured}", facts)

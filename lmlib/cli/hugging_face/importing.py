@@ -1,26 +1,21 @@
 """``lmlib import``."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from lmlib.cli.files import Json, Quiet, print_json
-from lmlib.cli.hugging_face.report import (
-    Dtype,
-    model_facts,
-    print_model,
-    torch_dtype,
-)
+from lmlib.cli.hugging_face.options import FolderOptions
+from lmlib.cli.hugging_face.report import model_facts, report, torch_dtype
 from lmlib.cli.tokenizer.options import Flattened
 
-__all__ = ["EXAMPLES", "USAGE", "ImportOptions", "app", "import_model"]
+__all__ = ["EXAMPLES", "USAGE", "app", "import_model"]
 
 USAGE = "Usage: lmlib import FOLDER --out RUN [OPTIONS]"
 
 NOTES = """Nothing is downloaded, and no pickle is opened. The tokenizer is taken if
 it is byte-level BPE that lmlib can read exactly; the report says if it is not.
+The folder is like that of a run, with the model as its checkpoint of step 0.
 """
 
 EXAMPLES = """Examples:
@@ -29,31 +24,6 @@ EXAMPLES = """Examples:
 
   lmlib import my-llama --dtype fp32 --out runs/my-llama
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImportOptions:
-    """Options of ``lmlib import``.
-
-    Raises OSError if there is something in ``out``, before time is spent.
-    """
-
-    out: Annotated[
-        Path,
-        Parameter(
-            help="The folder to write, which appears once it is whole. It is like "
-            "that of a run, with the model as its checkpoint of step 0."
-        ),
-    ]
-    dtype: Dtype = None
-    json: Json = False
-    quiet: Quiet = False
-
-    def __post_init__(self) -> None:
-        """Check what would be noticed only after loading."""
-        from lmlib.export.files import check_free
-
-        check_free(self.out)
 
 
 app = App(name="import", usage=USAGE, help_epilogue=f"{NOTES}\n{EXAMPLES}")
@@ -70,7 +40,7 @@ def import_model(
     ],
     /,
     *,
-    options: Flattened[ImportOptions],
+    options: Flattened[FolderOptions],
 ) -> None:
     """Read a GPT-2 or a Llama from a folder of Hugging Face."""
     from lmlib.export import load_hugging_face, save_trained
@@ -80,8 +50,4 @@ def import_model(
     facts = model_facts(
         loaded.config, loaded.tokenizer, loaded.no_tokenizer, options.out
     )
-    if options.json:
-        print_json({"folder": str(folder), **facts})
-    elif not options.quiet:
-        print(f"read        {folder}")
-        print_model(facts)
+    report(options, {"folder": str(folder)}, str(folder), facts)

@@ -1,24 +1,21 @@
-"""What both commands take, and what they say of the model that they wrote."""
+"""What both commands say of the model that they wrote."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import Parameter
+from lmlib.cli.files import print_json
 
 if TYPE_CHECKING:
     import torch
 
     from lmlib.bpe import Tokenizer
+    from lmlib.cli.hugging_face.options import FolderOptions
     from lmlib.config import ModelConfig
 
-__all__ = ["Dtype", "model_facts", "print_model", "torch_dtype"]
-
-Dtype = Annotated[
-    Literal["fp32", "bf16", "fp16"] | None,
-    Parameter(help="What to store the weights in: as they are, if left out."),
-]
+__all__ = ["model_facts", "report", "torch_dtype"]
 
 
 def torch_dtype(name: str | None) -> torch.dtype | None:
@@ -49,8 +46,21 @@ def model_facts(
     }
 
 
-def print_model(facts: dict[str, Any]) -> None:
-    """Print them for people."""
+def report(
+    options: FolderOptions,
+    read: Mapping[str, Any],
+    line: str,
+    facts: dict[str, Any],
+) -> None:
+    """Print what was read, in a line for people, and what was written."""
+    if options.json:
+        print_json({**read, **facts})
+    elif not options.quiet:
+        print(f"read        {line}")
+        _print_model(facts)
+
+
+def _print_model(facts: dict[str, Any]) -> None:
     print(f"model       {facts['architecture']}")
     print(f"            {facts['parameters']:,} parameters")
     print(f"            {facts['bytes']:,} bytes")
