@@ -367,6 +367,26 @@ def test_a_checkpoint_has_the_validation_loss_of_its_own_step_or_none(tmp_path):
     assert found == [None, loss]
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_training_goes_on_while_the_disk_is_full(half_way, tmp_path, monkeypatch, asynchronous):
+    whole, _ = half_way()
+
+    def full(path, *arguments):
+        if path.name == "step-00000004":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, *arguments)
+
+    write = lmlib.checkpoint.store.write_checkpoint
+    monkeypatch.setattr(lmlib.checkpoint.store, "write_checkpoint", full)
+    run = trainer(tmp_path / "full", save_every=2, async_save=asynchronous)
+    with pytest.warns(CheckpointWarning, match="NO CHECKPOINT was written at step 4: .*No space left") as warned:
+        assert run.run().step == 6
+    assert len(warned) == 1
+    assert run.store.steps == [2, 6]  # the old one was kept for longer
+    assert state(run) == state(whole)
+    assert curve(tmp_path / "full") == curve(whole.folder.path)
+
+
 def test_a_last_checkpoint_that_could_not_be_written_is_no_success(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
