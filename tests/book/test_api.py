@@ -319,7 +319,9 @@ from torch import Tensor
 __all__ = ["LIMIT", "Shape", "area", "describe"]
 
 # --- parts ---
-LIMIT = 3  # the most there can be
+# The most
+# there can be.
+LIMIT = 3
 
 
 @dataclass(frozen=True)
@@ -334,6 +336,10 @@ class Shape:
     @property
     def corners(self) -> int:
         """Always four."""
+
+    @corners.setter
+    def corners(self, number: int) -> None:
+        """Never."""
 
     @classmethod
     def read(cls, path: str) -> "Shape":
