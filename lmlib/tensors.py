@@ -10,6 +10,15 @@ from math import prod
 import torch
 from torch import Tensor
 
+__all__ = [
+    "TensorLayout",
+    "describe",
+    "same_storage",
+    "storage_indices",
+    "storage_nbytes",
+    "view_strides",
+]
+
 
 @dataclass(frozen=True)
 class TensorLayout:

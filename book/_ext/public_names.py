@@ -1,7 +1,6 @@
 """The public names of the library, read from its source: what they are, where they are defined, what is said of them.
 
-A module's public names are those of its ``__all__``. A room of the library without one offers the functions and
-classes that it defines without a leading underscore. Nothing is imported: a page can be made without torch, and a
+A module's public names are those of its ``__all__``. Nothing is imported: a page can be made without torch, and a
 signature is shown as somebody wrote it.
 """
 
@@ -62,17 +61,11 @@ class Module:
         }
 
     @cached_property
-    def exported(self) -> tuple[str, ...] | None:
-        """The names in ``__all__``; None if there is none."""
+    def exported(self) -> tuple[str, ...]:
+        """The names in ``__all__``; none, if there is no such list."""
         if "__all__" not in self.definitions:
-            return None
+            return ()
         return tuple(ast.literal_eval(self.definitions["__all__"].value))
-
-    @property
-    def defined_in_public(self) -> tuple[str, ...]:
-        """Functions and classes that it defines without a leading underscore."""
-        kinds = (*FUNCTIONS, ast.ClassDef)
-        return tuple(n for n, node in self.definitions.items() if isinstance(node, kinds) and not n.startswith("_"))
 
     def text(self, node: ast.AST) -> str:
         """What stands in the file for a part of it."""
@@ -210,10 +203,7 @@ class Library:
 
     def exports(self, module: str) -> tuple[str, ...]:
         """The public names of a module."""
-        names = self.modules[module].exported
-        if names is None:
-            return self.modules[module].defined_in_public if module in self.rooms else ()
-        return names
+        return self.modules[module].exported
 
     @cached_property
     def entries(self) -> dict[str, Entry]:

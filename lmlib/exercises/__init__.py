@@ -17,6 +17,18 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+__all__ = [
+    "Exercise",
+    "Remark",
+    "chapters",
+    "check",
+    "function_exercise",
+    "get_exercise",
+    "names",
+    "same_value",
+    "value_exercise",
+]
+
 NOT_ANSWERED = (
     "Not answered yet: put your answer in place of `...` and run this cell again."
 )
