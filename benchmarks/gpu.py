@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from gpu_steps import Peaks, find_peaks, measure
 
 from lmlib.files import write_atomically
 from lmlib.hardware import diagnose, get_device
+from lmlib.hardware.installation import find_c_compiler
 
 BENCHMARKS = Path(__file__).parent
 RESULTS = BENCHMARKS / "results" / "gpu"
@@ -65,7 +65,7 @@ def usable_device(name: str, scale: Scale) -> torch.device:
             f"torch sees no GPU here, or was told not to use it ({device}): run this on a GPU box (lmlib doctor says "
             "what one lacks), or try its path with --device cpu --tiny"
         )
-    if scale.compiles and not any(map(shutil.which, (os.environ.get("CC", ""), "gcc", "clang", "cc"))):
+    if scale.compiles and find_c_compiler() is None:
         raise ValueError("torch.compile needs a C compiler: install gcc, or name one in the variable CC")
     if device.type == "cuda":
         torch.cuda.set_device(device)  # whose allocator lmlib.memory asks

@@ -129,7 +129,7 @@ def test_what_cannot_run_is_one_clear_error(arguments, message, capsys, monkeypa
 
 def test_without_a_c_compiler_nothing_starts(monkeypatch):
     monkeypatch.setattr(gpu, "get_device", lambda _: torch.device("cuda:0"))
-    monkeypatch.setattr(gpu.shutil, "which", lambda _: None)
+    monkeypatch.setattr(gpu, "find_c_compiler", lambda: None)
     with pytest.raises(ValueError, match="needs a C compiler: install gcc"):
         gpu.usable_device("auto", FULL)
 

@@ -471,9 +471,10 @@ def test_the_table_imports_without_torch():
 
 @pytest.fixture
 def no_gpu(monkeypatch, tmp_path):
-    """A machine without an NVIDIA GPU, and with apt-get alone."""
+    """A machine without an NVIDIA GPU, and with gcc and apt-get alone."""
     monkeypatch.setattr(installation, "PCI_DEVICES", tmp_path)
-    monkeypatch.setattr(installation.shutil, "which", lambda name: name if name == "apt-get" else None)
+    monkeypatch.setattr(installation.shutil, "which", lambda name: name if name in ("gcc", "apt-get") else None)
+    monkeypatch.delenv("CC", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return tmp_path
 
@@ -590,6 +591,16 @@ def test_a_gpu_without_a_driver_is_told(gpu, monkeypatch):
     monkeypatch.setattr(installation.shutil, "which", lambda name: None)
     (missing,) = find_missing(FITTING, torch_, driver=None)
     assert "package manager" in missing.command
+
+
+def test_a_gpu_without_a_c_compiler_is_told(gpu, monkeypatch):
+    torch_ = fake_torch(cuda="12.9", devices=1)
+    monkeypatch.setattr(installation.shutil, "which", lambda name: name if name == "apt-get" else None)
+    (missing,) = find_missing(FITTING, torch_, driver="580.65")
+    assert missing.command == "sudo apt-get install gcc"
+    monkeypatch.setenv("CC", "icx")
+    monkeypatch.setattr(installation.shutil, "which", lambda name: name if name == "icx" else None)
+    assert find_missing(FITTING, torch_, driver="580.65") == ()
 
 
 def test_a_driver_too_old_for_torch_and_hidden_gpus_are_told_apart(gpu, monkeypatch):

@@ -17,6 +17,7 @@ __all__ = [
     "Missing",
     "Package",
     "driver_version",
+    "find_c_compiler",
     "find_missing",
     "import_torch",
     "required_packages",
@@ -127,6 +128,12 @@ def driver_version() -> str | None:
     return found[1] if found else None
 
 
+def find_c_compiler() -> str | None:
+    """The C compiler that ``torch.compile`` finds here, or None."""
+    names = (os.environ.get("CC", ""), "gcc", "clang", "cc")
+    return next(filter(None, map(shutil.which, names)), None)
+
+
 def has_nvidia_gpu() -> bool:
     """Whether an NVIDIA GPU is plugged in, with a driver or without one (Linux)."""
     for device in PCI_DEVICES.glob("*"):
@@ -153,6 +160,13 @@ def find_missing(
         found += _broken_torch(packages)
     elif torch.cuda.device_count() == 0:
         found += _missing_for_gpu(torch, driver)
+    elif find_c_compiler() is None:
+        found.append(
+            Missing(
+                "a C compiler, which torch.compile makes kernels with",
+                _package_command("gcc"),
+            )
+        )
     return tuple(found)
 
 
@@ -231,6 +245,10 @@ def _missing_for_gpu(torch: ModuleType, driver: str | None) -> list[Missing]:
 def _driver_command() -> str:
     if shutil.which("ubuntu-drivers"):
         return "sudo ubuntu-drivers install"
+    return _package_command("nvidia-driver")
+
+
+def _package_command(name: str) -> str:
     if shutil.which("apt-get"):
-        return "sudo apt-get install nvidia-driver"
-    return "install the current NVIDIA driver with this system's package manager"
+        return f"sudo apt-get install {name}"
+    return f"install {name} with this system's package manager"
