@@ -29,6 +29,10 @@ def load_optimizer(optimizer: torch.optim.AdamW, state: Mapping[str, Any]) -> No
         for mine, other in zip(own, saved, strict=True)
     ]
     optimizer.load_state_dict({**state, "param_groups": groups})
+    _check_moments(optimizer)
+
+
+def _check_moments(optimizer: torch.optim.AdamW) -> None:
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for number, parameter in enumerate(parameters if optimizer.state else []):
         state = optimizer.state.get(parameter)

@@ -1,0 +1,24 @@
+"""lmlib.__main__: what is set before anything is loaded."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import os, sys
+from lmlib.__main__ import run
+before = [name for name in ("torch", "numpy") if name in sys.modules]
+sys.argv = ["lmlib", "--version"]
+code = run()
+print(code, os.environ["OMP_WAIT_POLICY"], before)
+"""
+
+
+@pytest.mark.parametrize(("told", "policy"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")])
+def test_threads_do_not_spin_unless_told(told, policy):
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"} | told
+    command = [sys.executable, "-c", CODE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == f"0 {policy} []"
