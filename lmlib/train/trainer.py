@@ -81,7 +81,8 @@ class Trainer:
 
     ``resume`` names a checkpoint of the folder, such as ``"latest"``; None starts
     at step 0. Going on is as if it had never stopped, to the bit, on as many
-    devices; on more or fewer, dropout draws other numbers.
+    devices; on more or fewer, dropout draws other numbers. On GPUs that needs
+    kernels that add in a fixed order: ``torch.use_deterministic_algorithms(True)``.
 
     Raises ValueError for a config that the data or the devices do not suit,
     ConfigMismatch for one that the checkpoint does not, and FileExistsError if a
