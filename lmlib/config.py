@@ -295,3 +295,4 @@ MODEL_SHAPES: Mapping[str, ModelConfig] = MappingProxyType(
         "llama-3-405b": _llama3(16_384, 126, 128, 53_248),
     }
 )
+"""Shapes of known models, by the names that ``named_config`` takes."""

@@ -322,6 +322,7 @@ FP64 = FloatFormat(
     storage_bits=64,
     aliases=("float64", "double"),
 )
+"""IEEE 754's binary64."""
 FP32 = FloatFormat(
     name="fp32",
     exponent_bits=8,
@@ -330,6 +331,7 @@ FP32 = FloatFormat(
     storage_bits=32,
     aliases=("float32", "float"),
 )
+"""IEEE 754's binary32."""
 # What tensor cores keep of an fp32 number: its range, with the fraction of fp16.
 TF32 = FloatFormat(
     name="tf32",
@@ -347,6 +349,7 @@ BF16 = FloatFormat(
     storage_bits=16,
     aliases=("bfloat16",),
 )
+"""Google's: the range of fp32 in half of the bits."""
 FP16 = FloatFormat(
     name="fp16",
     exponent_bits=5,
@@ -355,6 +358,7 @@ FP16 = FloatFormat(
     storage_bits=16,
     aliases=("float16", "half"),
 )
+"""IEEE 754's binary16."""
 FP8_E5M2 = FloatFormat(
     name="fp8_e5m2",
     exponent_bits=5,
@@ -363,6 +367,7 @@ FP8_E5M2 = FloatFormat(
     storage_bits=8,
     aliases=("float8_e5m2", "e5m2"),
 )
+"""The wider of the two in 8 bits (Micikevicius et al. 2022), with infinities."""
 # FN: finite, but for NaN. What does not fit saturates, infinity too, as torch 2.13
 # does; older torch makes NaN of it, and so does ml_dtypes: overflow="nan".
 FP8_E4M3FN = FloatFormat(
@@ -379,6 +384,7 @@ FP8_E4M3FN = FloatFormat(
 FORMATS: dict[str, FloatFormat] = {
     each.name: each for each in (FP64, FP32, TF32, BF16, FP16, FP8_E5M2, FP8_E4M3FN)
 }
+"""All formats by name."""
 _NAMES = {
     name: each for each in FORMATS.values() for name in (each.name, *each.aliases)
 }

@@ -58,6 +58,7 @@ PRECISIONS: Mapping[str, Precision] = MappingProxyType(
         "bf16": Precision("everything in bf16", parameters=torch.bfloat16),
     }
 )
+"""What a model is computed in, by name."""
 
 
 def get_precision(mode: str) -> Precision:

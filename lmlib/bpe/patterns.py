@@ -33,11 +33,13 @@ GPT2_PATTERN = (
     r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++"
     r"|\s++$|\s+(?!\S)|\s"
 )
+"""Of GPT-2 and GPT-3, and the default."""
 
 CL100K_PATTERN = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+"
     r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
 )
+"""Of GPT-3.5 and GPT-4."""
 
 O200K_PATTERN = "|".join(
     [
@@ -52,6 +54,7 @@ O200K_PATTERN = "|".join(
         r"\s+",
     ]
 )
+"""Of GPT-4o."""
 
 
 @cache

@@ -205,6 +205,7 @@ ACCELERATORS: tuple[Accelerator, ...] = (
         source="Google Cloud TPU documentation",
     ),
 )
+"""All that are known, each with the source of its figures."""
 
 
 def _spelling(name: str) -> str:

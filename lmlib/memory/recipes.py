@@ -61,6 +61,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         ),
     }
 )
+"""Ways to keep weights, gradients and optimizer state, by name."""
 
 
 @dataclass(frozen=True)

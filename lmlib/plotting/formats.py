@@ -26,6 +26,7 @@ FORMAT_COLORS = {
     "fp8_e5m2": ROW_COLORS[4],
     "fp8_e4m3fn": ROW_COLORS[3],
 }
+"""The color of each number format."""
 FIELD_COLORS = {
     "sign": TEXT_COLOR,
     "exponent": ROW_COLORS[0],

@@ -21,6 +21,7 @@ COLORS = {
     "prediction": TEXT_COLOR,  # what a formula says, dashed, beside measurements
 }
 PAGE_COLORS = {"light": "#ffffff", "dark": "#121212"}
+"""Behind a figure, in each theme of the book."""
 
 FIGURE_WIDTH = 6.4  # inches; the page shows every figure as wide as its text
 # Rows of a drawing mean none of the above, so they have colours of their own, from

@@ -54,3 +54,4 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
     }
 )
+"""Settings by the names that ``lmlib train --preset`` takes."""
