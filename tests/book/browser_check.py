@@ -104,7 +104,7 @@ def page_complaints(context: BrowserContext, home: str, page: str, view: View) -
         unfold(tab)
         found += [*width_complaints(tab), *clipping_complaints(tab)]
         found += code_complaints(tab) if view.width >= 1280 else []  # on a phone code scrolls
-        found += axe_complaints(tab)
+        found += axe_complaints(tab, contrast=view.width >= 1280)  # on a phone colors are those of the desktop
     finally:
         tab.close()
     return [f"{page} at {view}: {complaint}" for complaint in found]
@@ -220,11 +220,16 @@ def clipping_complaints(tab: Page) -> list[str]:
     return [f"{text}: let it wrap, or scroll inside itself" for text in found]
 
 
-def axe_complaints(tab: Page) -> list[str]:
-    """No violation of the accessibility rules of axe-core."""
+def axe_complaints(tab: Page, contrast: bool = True) -> list[str]:
+    """No violation of the accessibility rules of axe-core; that of contrast takes most of the time."""
     keep_one_token_of_a_kind(tab)
     tab.evaluate(AXE_SCRIPT)
-    result = tab.evaluate("() => axe.run({ resultTypes: ['violations'] })")
+    result = tab.evaluate(
+        """contrast => axe.run({
+            resultTypes: ["violations"], rules: { "color-contrast": { enabled: contrast } }
+        })""",
+        contrast,
+    )
     complaints = []
     for violation in result["violations"]:
         first = violation["nodes"][0]
@@ -244,8 +249,8 @@ def keep_one_token_of_a_kind(tab: Page) -> None:
     tab.evaluate(
         """() => {
             const seen = new Set();
-            for (const token of document.querySelectorAll("article pre span")) {
-                const box = token.closest(".cell_input, .output, .highlight");
+            for (const token of document.querySelectorAll("article pre span, article .sig span")) {
+                const box = token.closest(".cell_input, .output, .highlight, .sig");
                 const kind = [token.className, box?.className, token.closest(".admonition")?.className].join("|");
                 if (seen.has(kind)) token.replaceWith(...token.childNodes);
                 else seen.add(kind);
