@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmlib.bpe import Tokenizer, reference, text_encoder, train_bpe
-from lmlib.bpe.encode import encode_pretoken
+from lmlib.bpe.encode import merge_pretoken
 from lmlib.bpe.fast import encoder as module
+from lmlib.bpe.fast import word_merges
 from lmlib.bpe.fast.encoder import BlockEncoder
 from lmlib.bpe.surrogates import replace_surrogates
 from lmlib.corpora import load_corpus
@@ -28,7 +29,7 @@ def make_encoder(name, tokens=None):
     known = ranks(name)
     tokens = tokens or sorted(known, key=known.get)
     return BlockEncoder(
-        tokens, [known[token] for token in tokens], PATTERNS[name], lambda word: encode_pretoken(word, known)
+        tokens, [known[token] for token in tokens], PATTERNS[name], lambda word: merge_pretoken(word, known)
     )
 
 
@@ -85,7 +86,7 @@ def test_words_of_every_size(name, encoders):
 
 @pytest.mark.parametrize("few", [0, 10**9])
 def test_words_together_and_one_by_one(few, monkeypatch):
-    monkeypatch.setattr(module, "_FEW", few)
+    monkeypatch.setattr(word_merges, "_FEW", few)
     check(make_encoder("gpt2"), "gpt2", [*random_texts(seed=2, number=300), MOBY_DICK[:50_000]])
 
 
@@ -106,7 +107,7 @@ def test_ids_are_the_references_with_a_vocabulary_of_few_letters(text, documents
     known, _ = small_vocabulary(text, 20)
     encoder = BlockEncoder(list(known), [*known.values()], PATTERNS["gpt2"], lambda word: 1 / 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_FEW", 0)
+        patch.setattr(word_merges, "_FEW", 0)
         found = split(*encoder.encode([document.encode() for document in documents]))
     assert found == [reference.encode(document, known) for document in documents]
 
@@ -114,8 +115,27 @@ def test_ids_are_the_references_with_a_vocabulary_of_few_letters(text, documents
 def test_tokens_that_no_text_holds():
     """Byte 0xFF, also in a token, which in a key would look like the end of a word."""
     known = {bytes([i]): i for i in range(256)} | {b"a\xff": 256, b"ab": 257, b"\xff\xff": 258, b"b\xffa": 259}
-    encoder = BlockEncoder(list(known), [*known.values()], PATTERNS["gpt2"], lambda word: encode_pretoken(word, known))
+    encoder = BlockEncoder(list(known), [*known.values()], PATTERNS["gpt2"], lambda word: merge_pretoken(word, known))
     assert split(*encoder.encode([b"a", b"ab", b"b", b"ba"])) == [[97], [257], [98], [98, 97]]
+
+
+def test_a_token_that_merging_does_not_make_is_a_word_but_no_part_of_one():
+    """No token has ``cd`` or ``da`` side by side, so these words are cut there."""
+    known = {bytes([i]): i for i in range(256)} | {b"abc": 256, b"ef": 257}
+    words = ["abc", "abcd", "dabc", "dabcdabcef", "ef", "abcef", "abc"]
+    encoder = BlockEncoder(list(known), [*known.values()], PATTERNS["gpt2"], lambda word: merge_pretoken(word, known))
+    for _ in range(2):
+        found = split(*encoder.encode([word.encode() for word in words]))
+        assert found == [reference.encode_pretoken(word.encode(), known) for word in words]
+
+
+def test_words_beyond_latin_are_made_of_few_parts():
+    """Else they would be slow, and no other test would notice."""
+    encoder = make_encoder("gpt2")
+    known = len(encoder._words.table)
+    check(encoder, "gpt2", LANGUAGES)
+    assert 15_000 < len(encoder._words.table) - known < 16_000
+    assert len(encoder._parts.table) < 3000
 
 
 def test_memory_is_bounded(monkeypatch):

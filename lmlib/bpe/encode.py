@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from math import inf
 
-__all__ = ["encode_pretoken"]
+__all__ = ["encode_pretoken", "merge_pretoken"]
 
 _LONG = 32
 
@@ -25,6 +25,11 @@ def encode_pretoken(piece: bytes, ranks: Mapping[bytes, int]) -> list[int]:
     """
     if piece in ranks:
         return [ranks[piece]]
+    return merge_pretoken(piece, ranks)
+
+
+def merge_pretoken(piece: bytes, ranks: Mapping[bytes, int]) -> list[int]:
+    """Encode bytes by merging alone, even if they are a token; raises as above."""
     merge = _merge_by_scan if len(piece) < _LONG else _merge_by_heap
     return [ranks[token] for token in merge(piece, ranks)]
 

@@ -2,8 +2,8 @@
 
 What is small goes piece by piece, through caches of Python objects. What is large
 goes in blocks to ``fast``, if the pattern is one of the three, and if enough text
-has come to repay what that needs first: tables of all tokens, and of the pairs that
-make them. These take about as long as to encode eight bytes per token by pieces.
+has come to repay the table of all tokens that it needs first. To make that takes
+about as long as half a character per token does by pieces.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 
 from lmlib.bpe.cache import BoundedCache
 from lmlib.bpe.cuts import Cutter
-from lmlib.bpe.encode import encode_pretoken
+from lmlib.bpe.encode import encode_pretoken, merge_pretoken
 from lmlib.bpe.fast.encoder import BlockEncoder
 from lmlib.bpe.pretokens import KNOWN_PATTERNS, Pretokenizer
 from lmlib.bpe.spec import TokenizerSpec
@@ -24,7 +24,7 @@ __all__ = ["TextEncoder"]
 _CACHE_BYTES = 2**25
 _BLOCK = 2**20  # characters that go to `fast` at once
 _LARGE = 2**11  # characters: below, a block costs more than it saves
-_SET_UP = 8  # characters per token
+_SET_UP = 1 / 4  # characters per token
 
 Ids = np.ndarray | list[int]
 
@@ -99,7 +99,7 @@ class TextEncoder:
         if self._blocks is None:
             tokens, ids = self._spec.ids.keys(), self._spec.ids.values()
             self._blocks = BlockEncoder(
-                [*tokens], [*ids], self._spec.pattern, self._by_pieces.encode_word
+                [*tokens], [*ids], self._spec.pattern, self._by_pieces.merge_word
             )
         return self._blocks
 
@@ -139,15 +139,17 @@ class _PieceEncoder:
         pieces = self._pretokenizer.pieces(text)
         return chain.from_iterable(map(self._piece_ids.__getitem__, pieces))
 
-    def encode_word(self, pretoken: bytes) -> tuple[int, ...]:
-        """Return the ids of one pre-token."""
-        ranks = encode_pretoken(pretoken, self._ranks)
+    def merge_word(self, word: bytes) -> tuple[int, ...]:
+        """Return the ids that merging makes of bytes."""
+        return self._ids_of(merge_pretoken(word, self._ranks))
+
+    def _encode_pretoken(self, pretoken: str) -> tuple[int, ...]:
+        return self._ids_of(encode_pretoken(pretoken.encode(), self._ranks))
+
+    def _ids_of(self, ranks: list[int]) -> tuple[int, ...]:
         if self._id_of_rank is None:
             return tuple(ranks)
         return tuple(map(self._id_of_rank.__getitem__, ranks))
-
-    def _encode_pretoken(self, pretoken: str) -> tuple[int, ...]:
-        return self.encode_word(pretoken.encode())
 
     def _encode_piece(self, piece: str) -> tuple[int, ...]:
         pretokens = self._pretokenizer.pretokens(piece)

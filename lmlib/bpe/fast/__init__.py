@@ -3,7 +3,8 @@
 - ``classes``, ``boundaries``: where pre-tokens start, without regular expressions;
 - ``word_table``: words as exact integers, and a table of them that grows;
 - ``counting``, ``merges``: training, many merges at once;
-- ``pair_ranks``, ``encoder``: encoding many words at once, and remembering them.
+- ``vocabulary``, ``word_merges``: the tokens, and merging many words at once;
+- ``word_ids``, ``encoder``: remembering ids, and putting together those of a text.
 
 What is fast in NumPy is one operation on many words. So text is handled in blocks
 of about a megabyte, and what only concerns few places of a block is done at those

@@ -15,17 +15,25 @@ import numpy as np
 __all__ = ["KeyTable", "WordTable", "as_block", "pieces"]
 
 _PADDING = 0xFF
-_COLUMNS = {8: 1, 16: 2, 32: 4}  # most bytes of a word: integers in its key
-LONGEST_KEY = max(_COLUMNS)
+_LONGEST = (8, 16, 32)  # bytes of words that are in one table
+LONGEST_KEY = max(_LONGEST)
 
 Keys = Sequence[np.ndarray]  # one array for each integer of a key
 
 
 class WordTable:
-    """Gives each word a number: 0, 1, 2, … in the order in which they are met."""
+    """Gives each word a number: 0, 1, 2, … in the order in which they are met.
 
-    def __init__(self) -> None:
-        self._tables = {size: KeyTable(n) for size, n in _COLUMNS.items()}
+    If the ``sizes`` of the words to come are known, it need not grow for them.
+    """
+
+    def __init__(self, sizes: Sequence[int] | np.ndarray = ()) -> None:
+        most = np.searchsorted(np.sort(sizes), _LONGEST, side="right")
+        expected = np.diff(most, prepend=0).tolist()
+        self._tables = {
+            longest: KeyTable(longest // 8, number)
+            for longest, number in zip(_LONGEST, expected, strict=True)
+        }
         self._long: dict[bytes, int] = {}
         self._long_bytes = 0
         self._size = 0
@@ -50,10 +58,7 @@ class WordTable:
         """
         numbers = np.empty(len(starts), np.int32)
         firsts: list[np.ndarray] = []
-        shortest = 0
-        for longest, table in self._tables.items():
-            which = np.flatnonzero((sizes > shortest) & (sizes <= longest))
-            shortest = longest
+        for table, which in self._tables_for(sizes):
             keys = _keys(block, starts[which], sizes[which], table.num_columns)
             numbers[which], new = table.number(keys, self._size)
             firsts.append(which[new])
@@ -67,10 +72,7 @@ class WordTable:
     ) -> np.ndarray:
         """Return the number of each word, -1 where it has none."""
         numbers = np.empty(len(starts), np.int32)
-        shortest = 0
-        for longest, table in self._tables.items():
-            which = np.flatnonzero((sizes > shortest) & (sizes <= longest))
-            shortest = longest
+        for table, which in self._tables_for(sizes):
             keys = _keys(block, starts[which], sizes[which], table.num_columns)
             numbers[which] = table.find(keys)
         which = np.flatnonzero(sizes > LONGEST_KEY)
@@ -78,6 +80,17 @@ class WordTable:
         for i, word in zip(which.tolist(), words, strict=True):
             numbers[i] = self._long.get(word, -1)
         return numbers
+
+    def _tables_for(
+        self, sizes: np.ndarray
+    ) -> Iterator[tuple["KeyTable", np.ndarray]]:
+        """Yield each table that words of these sizes need, and which words."""
+        shortest = 0
+        for longest, table in self._tables.items():
+            which = np.flatnonzero((sizes > shortest) & (sizes <= longest))
+            shortest = longest
+            if which.size:
+                yield table, which
 
     def _number_long(
         self,
@@ -122,10 +135,10 @@ class KeyTable:
     *A reliable randomized algorithm for the closest-pair problem*, 1997).
     """
 
-    def __init__(self, num_columns: int = 1, bits: int = 12) -> None:
+    def __init__(self, num_columns: int = 1, expected: int = 0) -> None:
         self.num_columns = num_columns
         self._multipliers = [_random_odd() for _ in range(num_columns)]
-        self._make(bits)
+        self._make(max(12, (3 * expected).bit_length()))
 
     def _make(self, bits: int) -> None:
         self._size = 0
@@ -149,18 +162,21 @@ class KeyTable:
         Keys that are not in the table are entered a few at a time, for most of them
         may be the same.
         """
-        numbers = self.find(keys)
+        place = self._probe(keys)
+        numbers = self._numbers[place]
         absent = np.flatnonzero(numbers < 0)
         first = [absent[:0]]
         while absent.size:
             if 8 * self._size > 3 * len(self._numbers):
                 self._grow()
-            few, absent = np.split(absent, [len(self._numbers) // 8])
+                place[absent] = self._probe([column[absent] for column in keys])
+            number = len(self._numbers) // 8
+            few, absent = absent[:number], absent[number:]
             few_keys = [column[few] for column in keys]
-            entered = self._enter(few_keys, next_number)
+            at, entered = self._enter(few_keys, place[few], next_number)
             next_number += len(entered)
             first.append(few[entered])
-            numbers[few] = self.find(few_keys)
+            numbers[few] = self._numbers[at]
         return numbers, np.concatenate(first)
 
     def items(self) -> tuple[Keys, np.ndarray]:
@@ -171,8 +187,8 @@ class KeyTable:
     def _grow(self) -> None:
         keys, numbers = self.items()
         self._make(len(self._numbers).bit_length())  # twice as many places
-        entered = self._enter(keys, 0)
-        self._numbers[self._probe(keys)] = numbers
+        place, entered = self._enter(keys, self._hash(keys), 0)
+        self._numbers[place] = numbers
         assert len(entered) == len(numbers)
 
     def _probe(self, keys: Keys) -> np.ndarray:
@@ -187,13 +203,15 @@ class KeyTable:
             ]
         return place
 
-    def _enter(self, keys: Keys, number: int) -> np.ndarray:
-        """Enter keys, which may be there already; return those that are new.
+    def _enter(
+        self, keys: Keys, place: np.ndarray, number: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Enter keys, some of which may be the same; return places and the first.
 
-        Where several want one free place, the last of them gets it, and the others
-        look again.
+        To look for a place begins where the keys were not before: at their hash, or
+        at the free place that was found for them. Where several want one free
+        place, the last of them gets it, and the others look again.
         """
-        place = self._hash(keys)
         todo = np.arange(len(place))
         entered = [todo[:0]]
         while todo.size:
@@ -211,7 +229,7 @@ class KeyTable:
             place[todo] = (place[todo] + 1) & self._mask
         entered = np.concatenate(entered)
         self._size += len(entered)
-        return entered
+        return place, entered
 
     def _hash(self, keys: Keys) -> np.ndarray:
         hashed = keys[0] * self._multipliers[0]
