@@ -142,12 +142,13 @@ def test_memory_is_bounded(monkeypatch):
     monkeypatch.setattr(module, "_MOST_BYTES", 2**22)
     encoder = make_encoder("gpt2")
     rng = random.Random(0)
-    most = 0
-    for _ in range(12):
+    sizes, tokens = [], encoder._nbytes()
+    for _ in range(24):
         block = " ".join(str(rng.random()) * rng.choice([1, 1, 1, 5]) for _ in range(4000))
         check(encoder, "gpt2", [block])
-        most = max(most, encoder._nbytes())
-    assert 2**22 < most < 2**24
+        sizes.append(encoder._nbytes() - tokens)
+    assert 2**22 < max(sizes) < 2**23
+    assert any(later < earlier for earlier, later in pairwise(sizes))
 
 
 def test_memory_is_counted_in_long_words_too(monkeypatch):

@@ -30,7 +30,7 @@ __all__ = ["BlockEncoder"]
 
 _LONG = 128  # bytes: parts that take many rounds are merged one by one
 _AT_ONCE = 2**16  # bytes of parts, so that what merging needs stays in the cache
-_MOST_BYTES = 2**26  # of memory for words and their ids
+_MOST_BYTES = 2**26  # of memory for words and their ids, besides the tokens
 
 
 class BlockEncoder:
@@ -65,7 +65,7 @@ class BlockEncoder:
         starts = pretoken_starts(block, self._pattern)
         sizes = np.diff(starts, append=len(block))
         with self._lock:
-            if self._nbytes() > _MOST_BYTES:
+            if self._nbytes() > self._nbytes_of_tokens + _MOST_BYTES:
                 self._forget()
             words = self._number_words(as_block(block), starts, sizes)
             ids, at = self._words.of(words)
@@ -94,6 +94,7 @@ class BlockEncoder:
         numbers, _ = self._words.table.number(*end)
         self._words.keep(numbers, np.zeros(1), np.ones(1, np.int64))
         [self._end_word] = numbers
+        self._nbytes_of_tokens = self._nbytes()
 
     def _number_words(
         self, block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
