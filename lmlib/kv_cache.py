@@ -89,6 +89,11 @@ class KVCache:
 
     def select(self, rows: Sequence[int]) -> None:
         """Keep these texts alone, in this order; the others' memory is freed."""
+        if not rows or not {*rows} <= {*range(len(self.lengths))}:
+            raise ValueError(
+                f"There are texts 0 to {len(self.lengths) - 1}: choose one or more "
+                f"of them, not {[*rows]}."
+            )
         self.lengths = [self.lengths[row] for row in rows]
         for layer in self.layers:
             layer.select(rows)

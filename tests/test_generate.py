@@ -1,7 +1,10 @@
 """lmlib.generate: tokens are drawn from the distribution that was asked for, and streamed, each text as if alone."""
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 from lmlib.config import ModelConfig
@@ -15,6 +18,7 @@ from lmlib.generate import (
     stream,
     stream_batch,
 )
+from lmlib.generate.reading import Reader
 from lmlib.model import TransformerLM
 from lmlib.train.dataset import byte_tokenizer
 
@@ -73,6 +77,11 @@ def test_the_likeliest_stays_however_small_top_p():
 def test_a_temperature_near_0_overflows_nothing():
     for temperature in (1e-30, 1e-320):  # the second is 0 in fp32
         assert sample(torch.tensor([1000.0, 999.0, -torch.inf]), temperature=temperature) == 0
+
+
+def test_numbers_beyond_the_range_of_fp32_are_numbers():
+    assert sample(LOGITS, temperature=10**300, generator=seeded()) in range(5)
+    assert sample(LOGITS, top_p=1e-300) == 0  # in fp32 it is 0, which would leave nothing
 
 
 @pytest.mark.parametrize("broken", [[0.0, torch.nan], [0.0, torch.inf], [-torch.inf, -torch.inf]])
@@ -147,12 +156,56 @@ def test_no_graph_is_kept(model):
     assert seen == [False, False]
 
 
+def test_an_abandoned_or_broken_generator_leaves_each_module_in_its_mode(model):
+    model.train()
+    model.blocks[1].eval()  # as where it is frozen
+    modes = [module.training for module in model.modules()]
+    tokens = stream(model, [1], 5)
+    next(tokens)
+    tokens.close()
+    assert [module.training for module in model.modules()] == modes
+    model.blocks[1].register_forward_hook(lambda *_: [][0])
+    with pytest.raises(IndexError):
+        generate(model, [1], 5)
+    assert [module.training for module in model.modules()] == modes
+
+
 def test_an_empty_prompt_is_refused(model):
     with pytest.raises(ValueError, match="prompt must be one token or more"):
         stream(model, [], 5)
+    with pytest.raises(ValueError, match="vocab_size must be a whole number from 1 on"):
+        stream(model, [1], 5, vocab_size=-1)
     with pytest.raises(ValueError, match="max_new_tokens must be"):
         stream(model, [1], -1)
     assert generate(model, [1], 0) == []
+
+
+@pytest.mark.parametrize(
+    "prompt", [[257], [0, -1], [1.0], "abc", 5, [[1]], torch.ones(2), [1] * 999 + [2**70]], ids=str
+)
+def test_what_is_no_prompt_is_refused_before_the_first_token(model, prompt):
+    with pytest.raises(ValueError, match="each an id of the model's vocabulary, from 0 to 256, not") as error:
+        stream(model, prompt, 5)
+    assert len(str(error.value)) < 200
+
+
+def test_a_prompt_may_be_an_array_or_a_tensor(model):
+    expected = generate(model, [5, 6, 7], 5, temperature=0)
+    for prompt in ((5, 6, 7), np.array([5, 6, 7], np.uint16), torch.tensor([5, 6, 7])):
+        assert generate(model, prompt, 5, temperature=0) == expected
+
+
+def test_of_a_text_no_more_is_kept_than_the_model_sees(model, monkeypatch):
+    lengths, next_logits = [], Reader.next_logits
+
+    def measured(self, texts):
+        lengths.append(len(texts[0]))
+        return next_logits(self, texts)
+
+    monkeypatch.setattr(Reader, "next_logits", measured)
+    generate(model, [1] * 30, 4)
+    generate(model, [1] * 3, 12)
+    assert lengths == [30, 9, 9, 9, *range(3, 9), *[9] * 6]  # of 8: one more says that the window has moved
 
 
 def test_a_cycle_that_a_model_knows_is_gone_on_with():
@@ -210,6 +263,38 @@ def test_cached_uncached_alone_and_in_a_batch_are_one_text(changes):
     for _ in range(18):
         text.append(int(model(torch.tensor([text[-16:]]))[0, -1].argmax()))
     assert generate(model, PROMPTS[0], 18, temperature=0) == text[3:]
+
+
+@st.composite
+def configs(draw):
+    """Any shape that there can be, small, with contexts that texts outgrow."""
+    heads = draw(st.sampled_from([1, 2, 4]))
+    kv_heads = draw(st.sampled_from([1, 2, 4]).filter(lambda count: heads % count == 0))
+    switches = {name: draw(st.booleans()) for name in ("bias", "tie_embeddings")}
+    choices = {"norm": ["rmsnorm", "layernorm"], "mlp": ["gelu", "swiglu"], "position": ["learned", "rope"]}
+    switches |= {name: draw(st.sampled_from(values)) for name, values in choices.items()}
+    sizes = {"vocab_size": draw(st.sampled_from([1, 60])), "context_length": draw(st.sampled_from([1, 2, 9]))}
+    sizes |= {"num_layers": draw(st.integers(1, 2)), "d_model": 4 * heads, "num_heads": heads, "dropout": 0.5}
+    return sizes | switches | {"num_kv_heads": kv_heads}
+
+
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    configs(),
+    st.lists(st.lists(st.integers(0, 59), min_size=1, max_size=12), max_size=3),
+    st.sampled_from([{"temperature": 0}, {}, {"temperature": 2, "top_k": 7}, {"top_p": 0.9, "stop_token": 0}]),
+)
+def test_of_every_shape_cached_uncached_alone_and_in_a_batch_are_one_text(changes, prompts, options):
+    model = sharp_model(**changes)
+    prompts = [[token % changes["vocab_size"] for token in prompt] for prompt in prompts]
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    alone = [generate(model, ids, 10, generator=seeded(k), **options) for k, ids in enumerate(prompts)]
+    for use_cache in (True, False):
+        generators = [seeded(k) for k in range(len(prompts))]
+        assert generate_batch(model, prompts, 10, generators=generators, use_cache=use_cache, **options) == alone
+    after = model.state_dict()
+    assert after.keys() == before.keys()
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
 
 
 def test_every_token_is_read_once_until_the_window_moves():

@@ -181,6 +181,9 @@ def test_what_does_not_fit():
     for lengths in ([4, 3], [3], [3, -1]):
         with pytest.raises(ValueError, match=r"have the lengths \[3, 3\]: they cannot be cut to"):
             cache.truncate(lengths)
+    for rows in ([], [2], [-1]):
+        with pytest.raises(ValueError, match=r"There are texts 0 to 1: choose one or more of them, not \["):
+            cache.select(rows)
     assert cache.lengths == [3, 3]
 
 

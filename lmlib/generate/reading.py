@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from lmlib.kv_cache import KVCache
+from lmlib.modes import evaluating
 
 __all__ = ["Reader"]
 
@@ -38,14 +38,14 @@ class Reader:
         """The logits of what follows each text, by its number.
 
         Each has grown by what the model has not read, or is new in the first call;
-        what is missing has ended. Nothing is dropped out, and afterwards the model
-        is in training or not, as before.
+        what is missing has ended. Nothing is dropped out, and afterwards each
+        module is in the mode that it was in.
         """
         fit = []
         if self.use_cache:
             fit = [k for k, ids in texts.items() if len(ids) <= self.context_length]
         others = [k for k in texts if k not in fit]
-        with torch.no_grad(), _evaluating(self.model):
+        with torch.no_grad(), evaluating(self.model):
             self._keep(fit)
             found = {}
             if fit:
@@ -92,13 +92,3 @@ def _last_logits(
     last = torch.tensor(lengths, device=device) - 1  # (B)
     rows = torch.arange(len(texts), device=device)  # (B)
     return logits[rows, last].cpu()  # (B, V), where tokens are drawn
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)

@@ -38,7 +38,7 @@ def sample(
         return int(logits.argmax())
     # The largest becomes 0, which a small temperature does not divide up to
     # infinity; in fp64, for in fp32 it could be a 0 itself.
-    logits = ((logits - logits.max()).double() / temperature).float()
+    logits = ((logits - logits.max()).double() / float(temperature)).float()
     if top_k is not None:
         logits = keep_top_k(logits, top_k)
     if top_p is not None:
@@ -67,7 +67,9 @@ def keep_top_p(
     ordered, order = logits.sort(descending=True, stable=True)
     probabilities = ordered.softmax(-1)
     before = probabilities.cumsum(-1) - probabilities  # what likelier ones have
-    ordered = ordered.masked_fill(before >= top_p, -torch.inf)
+    surplus = before >= top_p
+    surplus[0] = False  # in fp32 a small top_p is 0
+    ordered = ordered.masked_fill(surplus, -torch.inf)
     return torch.empty_like(logits).scatter(0, order, ordered)
 
 

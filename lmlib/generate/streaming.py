@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
+import reprlib
 from collections.abc import Iterator, Sequence
 
 from torch import Generator, nn
 
-from lmlib.checks import check, check_count
+from lmlib.checks import check_count, check_size
 from lmlib.generate.reading import Reader
 from lmlib.generate.sampling import check_options, sample
 
@@ -46,7 +48,6 @@ def stream(
     The other options are those of ``stream_batch``, which says how and what it
     raises.
     """
-    check(len(prompt) > 0, "prompt", "one token or more", prompt)
     pairs = stream_batch(
         model, [prompt], max_new_tokens, generators=[generator], **options
     )
@@ -81,13 +82,15 @@ def stream_batch(
     a model that takes a ``KVCache``; without it any will do that makes logits of
     ids and has a ``config``.
 
-    Raises ValueError, before the first token, for an empty prompt, for an option
-    out of range, and for more or fewer generators than prompts.
+    Raises ValueError, before the first token, for a prompt that is empty or holds
+    what is no id of the model, for an option out of range, and for more or fewer
+    generators than prompts.
     """
-    for prompt in prompts:
-        check(len(prompt) > 0, "prompt", "one token or more", prompt)
+    texts = {k: _ids(x, model.config.vocab_size) for k, x in enumerate(prompts)}
     max_new_tokens = check_count("max_new_tokens", max_new_tokens)
     check_options(temperature, top_k, top_p)
+    if vocab_size is not None:
+        vocab_size = check_size("vocab_size", vocab_size)
     generators = [None] * len(prompts) if generators is None else generators
     if len(generators) != len(prompts):
         raise ValueError(
@@ -96,10 +99,10 @@ def stream_batch(
         )
 
     def pairs() -> Iterator[tuple[int, int]]:
-        texts = {number: [*prompt] for number, prompt in enumerate(prompts)}
         longest = max(map(len, texts.values()), default=0)
         # The last token is not read.
         reader = Reader(model, longest + max_new_tokens - 1, use_cache)
+        seen = reader.context_length
         for _ in range(max_new_tokens):
             if not texts:
                 return
@@ -115,6 +118,23 @@ def stream_batch(
                     del texts[number]
                 else:
                     texts[number].append(token)
+                    # What the model sees no more is not kept, but for a token that
+                    # tells of it: a text without an end would fill the memory.
+                    del texts[number][: -(seen + 1)]
                     yield number, token
 
     return pairs()
+
+
+def _ids(prompt: Sequence[int], vocab_size: int) -> list[int]:
+    """The tokens of a prompt as int, be they in a list, an array or a tensor."""
+    try:
+        ids = [operator.index(token) for token in prompt]
+    except TypeError:  # text, or parts of a token
+        ids = []
+    if not ids or min(ids) < 0 or max(ids) >= vocab_size:
+        raise ValueError(
+            f"A prompt must be one token or more, each an id of the model's "
+            f"vocabulary, from 0 to {vocab_size - 1}, not {reprlib.repr(prompt)}."
+        )
+    return ids

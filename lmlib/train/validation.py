@@ -8,6 +8,7 @@ from torch import nn
 
 from lmlib.data.batches import Tokens, ids_of, pin, read_windows, to_device
 from lmlib.distributed import World, sum_over_ranks
+from lmlib.modes import evaluating
 from lmlib.precision import precision_context
 from lmlib.train.step import IGNORED
 
@@ -37,9 +38,7 @@ def evaluate(
     """
     starts = window_starts(tokens, context_length, num_windows)
     total = torch.zeros(2, device=world.device)  # loss, targets
-    was_training = loss.training
-    loss.eval()
-    try:
+    with evaluating(loss):
         for first in watch(range(0, len(starts), batch_size * world.size)):
             # Every rank computes each time, with windows that do not count if need
             # be: a sharded model is put together by all ranks, or by none.
@@ -54,8 +53,6 @@ def evaluate(
             with precision_context(precision, world.device):
                 total[0] += loss(*batch).float()
             total[1] += int(real.sum()) * context_length
-    finally:
-        loss.train(was_training)
     summed, count = sum_over_ranks(total, world).tolist()
     return summed / count
 
