@@ -15,6 +15,7 @@ __all__ = [
     "check_positive",
     "check_size",
     "check_switch",
+    "check_unicode",
     "is_nonnegative",
     "is_number",
     "is_share",
@@ -87,6 +88,14 @@ def check_size(name: str, value: object) -> int:
 def check_switch(name: str, value: object) -> None:
     """ValueError unless ``value`` is True or False."""
     check(isinstance(value, bool), name, "True or False", value)
+
+
+def check_unicode(name: str, text: str) -> None:
+    """ValueError for text that came from bytes that are no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        check(False, name, "text in UTF-8", text)
 
 
 def unknown_name(what: str, name: object, known: Iterable[str]) -> str:

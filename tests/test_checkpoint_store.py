@@ -367,6 +367,53 @@ def test_nor_is_one_for_which_there_is_too_little_memory(tmp_path, monkeypatch, 
     assert caught.value.errno == errno.ENOMEM
 
 
+@pytest.mark.parametrize("name", ["read_weights", "load"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
+        RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+        MemoryError(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_nor_one_that_a_gpu_or_its_process_has_no_memory_for(tmp_path, monkeypatch, name, error):
+    made = saved(tmp_path, [1, 2])
+
+    def failing(*_, **__):
+        raise error
+
+    monkeypatch.setattr(reading.torch if name == "load" else reading, name, failing)
+    with pytest.raises(type(error)):
+        made.load()
+    assert made.steps == [1, 2]
+
+
+@pytest.mark.parametrize("error", [KeyError(57), IndexError("pop from an empty list"), RuntimeError("a size of (5)")])
+def test_whatever_else_the_libraries_make_of_a_file_is_damage(tmp_path, monkeypatch, error):
+    made, load = saved(tmp_path, [1, 2]), torch.load
+
+    def failing(path, *arguments, **options):
+        if "step-00000002" in str(path):
+            raise error
+        return load(path, *arguments, **options)
+
+    monkeypatch.setattr(reading.torch, "load", failing)
+    try:
+        raise OSError(errno.ENOSPC, "of something before, which says nothing of this file")
+    except OSError:
+        with pytest.warns(CheckpointWarning, match="step-00000001 is loaded instead"):
+            made.load()
+
+
+def test_what_is_no_folder_is_no_checkpoint(tmp_path):
+    made = saved(tmp_path, [1, 2])
+    (tmp_path / "step-00000003").write_text("")
+    (tmp_path / "step-00000004").symlink_to("nowhere")
+    assert made.steps == [1, 2]
+    assert made.load().meta.step == 2
+
+
 def test_a_file_that_is_gone_is_damage(tmp_path, monkeypatch):
     """Another process has removed it since it was verified."""
     made = saved(tmp_path, [1, 2])
@@ -388,6 +435,18 @@ def test_the_next_best_is_loaded_instead_of_a_damaged_best(tmp_path):
         made.save(state(), step=step, validation_loss=loss)
     flip(tmp_path / "step-00000001" / "model.safetensors")
     with pytest.warns(CheckpointWarning, match="step-00000002 is loaded instead"):
+        assert made.load("best").meta.step == 2
+
+
+@pytest.mark.parametrize("damage", ["no JSON", "no file"])
+def test_one_of_which_nothing_is_known_may_be_the_best_and_is_named(tmp_path, damage):
+    made = CheckpointStore(tmp_path, keep_last=9)
+    for step, loss in enumerate([3.0, 1.0, 2.0]):
+        made.save(state(), step=step, validation_loss=loss)
+    path = tmp_path / "step-00000001" / "meta.json"
+    path.unlink()
+    path.write_text("{") if damage == "no JSON" else path.mkdir()
+    with pytest.warns(CheckpointWarning, match=r"(?s)step-00000001: meta.json .*step-00000002 is loaded instead"):
         assert made.load("best").meta.step == 2
 
 
@@ -430,6 +489,7 @@ def rewrite(path, **files):
         ('{"files": {"model.safetensors": 3}}', "is no list of files"),
         ('{"files": {"model.safetensors": {"size": 1}}}', "is no list of files"),
         ('{"files": {}}', "does not list meta.json"),
+        ("[" * 100_000, "is no list of files"),
     ],
 )
 def test_another_manifest_is_refused(tmp_path, manifest, message):
@@ -448,6 +508,9 @@ def test_what_is_not_in_the_manifest_is_not_read(tmp_path, left_out):
     path.write_text(json.dumps(manifest))
     with pytest.raises(CorruptCheckpoint, match=f"does not list {left_out}"):
         made.load()
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
 
 
 def tied(text):
@@ -470,6 +533,9 @@ def tied(text):
         ({"meta__json": b"[]"}, "meta.json cannot be read"),
         ({"meta__json": b'{"step": 1, "steps": 2}'}, "meta.json cannot be read"),
         ({"meta__json": b"\xff"}, "meta.json cannot be read"),
+        ({"meta__json": DEEP}, "meta.json cannot be read: maximum recursion depth"),
+        ({"meta__json": b'{"step": 1, "validation_loss": 1%s}' % (b"0" * 400)}, "meta.json cannot be read: int too l"),
+        ({"model__safetensors": tied(DEEP.decode())}, "model.safetensors cannot be read: RecursionError"),
     ],
 )
 def test_files_that_are_nothing_of_ours_are_refused(tmp_path, files, message):

@@ -1,12 +1,15 @@
 """lmlib generate: the texts that the library makes, from any folder with a model, and what goes wrong is one line."""
 
+import errno
 import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +21,7 @@ from lmlib.bpe import Tokenizer
 from lmlib.checkpoint import CheckpointStore, TrainingState
 from lmlib.cli import app, main
 from lmlib.cli import generate as command
+from lmlib.cli.files import print_json
 from lmlib.config import ModelConfig
 from lmlib.export import load_trained, save_hugging_face, save_trained
 from lmlib.generate import decode_stream, generate, stream_batch
@@ -61,6 +65,7 @@ def models(tmp_path_factory):
     save_hugging_face(folder / "exported", make_model(), TOKENIZER)
     (folder / "empty").mkdir()
     (folder / "not-utf-8").write_bytes(b"\xff")
+    save_trained(folder / "long", make_model(replace(CONFIG, context_length=2**50)), TOKENIZER)
     broken = make_model()
     torch.nn.init.constant_(broken.head.weight, torch.nan)
     save_trained(folder / "broken", broken, TOKENIZER)
@@ -228,14 +233,56 @@ def interrupted_after(count, error):
     return stream
 
 
-def test_ctrl_c_ends_the_line(run, monkeypatch):
-    monkeypatch.setattr("lmlib.cli.generate.samples.stream", interrupted_after(5, KeyboardInterrupt()))
-    done = run("run", "--prompt", "ab", *SAMPLED)
-    assert (done.code, done.err) == (130, "interrupted\n")
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted\n"),
+        (ValueError("The logits hold a NaN"), 2, "error: The logits hold a NaN\n"),
+        (SystemExit(143), 143, ""),  # SIGTERM
+    ],
+    ids=["ctrl-c", "error", "sigterm"],
+)
+def test_whatever_stops_a_text_ends_the_line(run, capfd, monkeypatch, error, code, message):
+    monkeypatch.setattr("lmlib.cli.generate.samples.stream", interrupted_after(5, error))
+    if code == 143:
+        with pytest.raises(SystemExit, match="143"):
+            run("run", "--prompt", "ab", *SAMPLED)
+        out, err = capfd.readouterr()
+    else:
+        done = run("run", "--prompt", "ab", *SAMPLED)
+        assert done.code == code
+        out, err = done.out, done.err
     text = expected_text(load_trained("run").model, "ab", max_new_tokens=5)
-    assert done.out == f"ab{text.rstrip(chr(0xFFFD))}\n"  # whose last character was not whole yet
+    assert out == f"ab{text.rstrip(chr(0xFFFD))}\n"  # whose last character was not whole yet
+    assert err == message
 
 
+def test_a_damaged_checkpoint_is_a_warning_of_one_line_and_no_code(run):
+    shutil.copytree("run", "damaged")
+    Path("damaged/checkpoints/step-00000010/training.pt").write_bytes(b"")
+    done = succeed(run("damaged", *SAMPLED, "--quiet"))
+    assert re.fullmatch(r"warning: Damaged checkpoints:\n  step-00000010: .*\nstep-00000020 is .*\n", done.err)
+
+
+def test_a_checkpoint_is_chosen_where_there_is_another_model_beside_them(run):
+    shutil.copytree("run", "both")
+    shutil.copytree("exported", "both", dirs_exist_ok=True)
+    done = succeed(run("both", "--checkpoint", "latest", "--prompt", "ab", *SAMPLED))
+    assert done.out == f"ab{expected_text(load_trained('run', 20).model, 'ab')}\n"
+
+
+def test_a_full_disk_is_named(monkeypatch):
+    """As that of a report longer than what Python holds back."""
+
+    def full(text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(write=full))
+    with pytest.raises(OSError, match="No space left on device: 'standard output'"):
+        print_json({})
+
+
+@pytest.mark.slow  # another process; the parts are tested above
 def test_text_comes_while_it_is_made_and_the_process_ends_on_ctrl_c(models):
     arguments = ["run", "--prompt", "ab", "--max-new-tokens", "1e9", "--ignore-end", "--device", "cpu"]
     with subprocess.Popen(
@@ -282,6 +329,7 @@ WRONG = [
     (["not-utf-8"], "not-utf-8 is no folder"),
     (["empty"], "empty is neither the folder of a run nor a checkpoint of one"),
     (["run", "--checkpoint", "last"], "--checkpoint is 'last': say best, latest, or a step"),
+    (["run", "--checkpoint", "9" * 5000], "say best, latest, or a step"),
     (["run", "--checkpoint", "11"], "There is no checkpoint run/checkpoints/step-00000011"),
     (["exported", "--checkpoint", "best"], "chooses among those of a run, and exported is not the folder of one"),
     (["bare"], "bare has no tokenizer (there is no tokenizer.json): name one with --tokenizer"),
@@ -294,11 +342,15 @@ WRONG = [
     (["run", "--temperature", "warm"], "'warm' is no number"),
     (["run", "--top-k", "0"], "top_k must be a whole number from 1 on"),
     (["run", "--top-p", "1.5"], "top_p must be above 0 and at most 1"),
+    (["run", "--num-samples", "9e18", "--seed", "1"], "not enough memory: make fewer samples at once (--num-samples)"),
+    (["long", "--max-new-tokens", "1e13"], "not enough memory: make fewer samples at once (--num-samples), shorter"),
     (["run", "--num-samples", "0"], "num_samples must be a whole number from 1 on"),
     (["run", "--seed=-1"], "seed must be a whole number from 0 to 2^63"),
     (["run", "--seed", "9223372036854775807", "--num-samples", "2"], "seed must be a whole number from 0 to 2^63"),
     (["run", "--device", "abacus"], "no device 'abacus' on this machine"),
     (["run", "--prompt", "-"], "is not UTF-8"),
+    (["run", "--prompt", "a\udcff"], "prompt must be text in UTF-8"),
+    (["broken"], "The logits hold a NaN or an infinity"),
     (["broken", "--json"], "The logits hold a NaN or an infinity: the model's weights are broken"),
 ]
 

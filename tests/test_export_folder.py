@@ -455,7 +455,7 @@ def test_an_index_that_is_wrong(tmp_path):
     first, *_, last = sorted(each.name for each in tmp_path.glob("*.safetensors"))
     path.write_text(json.dumps({"metadata": {}}))
     refuse_to_read(tmp_path, ValueError, r"index\.json: weight_map is missing or empty")
-    for elsewhere in ("../model.safetensors", "/etc/passwd", ["a"]):
+    for elsewhere in ("", "../model.safetensors", "/etc/passwd", ["a"]):
         names = json.loads(good)["weight_map"]
         path.write_text(json.dumps({"weight_map": names | {"lm_head.weight": elsewhere}}))
         refuse_to_read(tmp_path, ValueError, r"'lm_head\.weight' is said to be in .* no file of this folder")

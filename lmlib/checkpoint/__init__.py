@@ -1,7 +1,7 @@
 """Checkpoints that are complete, atomic and verified, so that a run can go on."""
 
 from lmlib.checkpoint.compatibility import ConfigMismatch, check_config
-from lmlib.checkpoint.manifest import CorruptCheckpoint
+from lmlib.checkpoint.errors import CorruptCheckpoint
 from lmlib.checkpoint.records import Checkpoint, Meta, TrainingState
 from lmlib.checkpoint.rng import capture_rng, restore_rng
 from lmlib.checkpoint.store import CheckpointStore, CheckpointWarning

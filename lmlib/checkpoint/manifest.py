@@ -5,16 +5,14 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["MANIFEST", "CorruptCheckpoint", "describe", "verify", "write_manifest"]
+from lmlib.checkpoint.errors import NO_JSON, NOT_THERE, CorruptCheckpoint
+
+__all__ = ["MANIFEST", "describe", "verify", "write_manifest"]
 
 MANIFEST = "manifest.json"
 
 # Of each file by name: {"size": bytes, "sha256": digits}
 Entries = dict[str, dict[str, int | str]]
-
-
-class CorruptCheckpoint(ValueError):
-    """A checkpoint is not what was saved; the message says what differs."""
 
 
 def describe(folder: Path, files: Iterable[Path]) -> Entries:
@@ -68,9 +66,9 @@ def _read_entries(folder: Path) -> dict[str, tuple[int, str]]:
             str(name): (entry["size"], entry["sha256"])
             for name, entry in manifest["files"].items()
         }
-    except FileNotFoundError:
+    except NOT_THERE:
         raise CorruptCheckpoint(f"{MANIFEST} is missing") from None
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (*NO_JSON, TypeError, KeyError, AttributeError):
         raise CorruptCheckpoint(f"{MANIFEST} is no list of files") from None
 
 

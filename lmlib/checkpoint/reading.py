@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
-from lmlib.checkpoint.errors import errors_of_the_disk
-from lmlib.checkpoint.manifest import CorruptCheckpoint, verify
+from lmlib.checkpoint.errors import CorruptCheckpoint, damage_named
+from lmlib.checkpoint.manifest import verify
 from lmlib.checkpoint.ranks import Ranks
 from lmlib.checkpoint.records import META, Checkpoint, TrainingState, read_meta
 from lmlib.checkpoint.sharded import put_back, read_shards, shard_like, take_out
@@ -73,33 +72,29 @@ def _sharded_tensors(state: TrainingState | None) -> dict[str, Tensor]:
 
 
 def _read_model(path: Path, device: str | torch.device) -> dict[str, Tensor]:
-    try:
-        with errors_of_the_disk(path):
-            return read_weights(path, device)
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise CorruptCheckpoint(f"{path.name} cannot be read: {error}") from error
+    with damage_named(path):
+        return read_weights(path, device)
 
 
 def _read_training(path: Path, device: str | torch.device) -> dict[str, Any]:
-    try:
-        with errors_of_the_disk(path):
+    with damage_named(path):
+        try:
             state = torch.load(
                 path, map_location=device, weights_only=True, mmap=True
             )
+        except pickle.UnpicklingError as error:
+            _check_no_code(path, error)
+            raise
         kinds = {name: type(value) for name, value in state.items()}
-        if kinds == {"training": dict, "rank_states": list}:
-            return state
-    except pickle.UnpicklingError as error:
-        raise CorruptCheckpoint(_unpickling_problem(path, error)) from error
-    except (RuntimeError, ValueError, AttributeError, EOFError) as error:
-        raise CorruptCheckpoint(f"{path.name} cannot be read: {error}") from error
-    raise CorruptCheckpoint(f"{path.name} holds no state of a run")
+        if kinds != {"training": dict, "rank_states": list}:
+            raise CorruptCheckpoint(f"{path.name} holds no state of a run")
+        return state
 
 
-def _unpickling_problem(path: Path, error: pickle.UnpicklingError) -> str:
+def _check_no_code(path: Path, error: pickle.UnpicklingError) -> None:
+    """CorruptCheckpoint if what was refused is more than tensors and values."""
     if match := re.search(r"GLOBAL ([\w.]+)", str(error)):
-        return (
+        raise CorruptCheckpoint(
             f"{path.name} asks for {match[1]}, which is no tensor or plain value: "
             "a pickle with code in it can do anything when it is loaded, and is not"
-        )
-    return f"{path.name} cannot be read: {error!s:.200}"
+        ) from error

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import lmlib
-from lmlib.checkpoint.manifest import CorruptCheckpoint
+from lmlib.checkpoint.errors import NO_JSON, NOT_THERE, CorruptCheckpoint
 from lmlib.checks import check_count
 
 __all__ = ["META", "Checkpoint", "Meta", "TrainingState", "read_meta"]
@@ -92,7 +92,7 @@ def read_meta(path: Path) -> Meta:
     """Read what is known of a checkpoint; CorruptCheckpoint if it cannot be."""
     try:
         return Meta(**json.loads((path / META).read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    except NOT_THERE:
         raise CorruptCheckpoint(f"{META} is missing") from None
-    except (ValueError, TypeError) as error:
+    except (*NO_JSON, TypeError, OverflowError) as error:
         raise CorruptCheckpoint(f"{META} cannot be read: {error}") from error

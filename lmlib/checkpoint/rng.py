@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lmlib.checkpoint.manifest import CorruptCheckpoint
+from lmlib.checkpoint.errors import CorruptCheckpoint
 
 __all__ = ["capture_rng", "restore_rng"]
 

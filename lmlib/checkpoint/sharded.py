@@ -9,15 +9,15 @@ What most runs do not need is imported where it is used.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
-from lmlib.checkpoint.manifest import CorruptCheckpoint
+from lmlib.checkpoint.errors import damage_named, errors_of_the_disk
 from lmlib.checkpoint.ranks import Ranks
 from lmlib.checkpoint.trees import map_leaves
 from lmlib.distributed import is_sharded
@@ -25,7 +25,6 @@ from lmlib.distributed import is_sharded
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from torch.distributed.checkpoint.api import CheckpointException
     from torch.distributed.tensor import DTensor
 
 __all__ = [
@@ -95,14 +94,10 @@ def write_shards(
     folder: Path, tensors: dict[str, DTensor], ranks: Ranks
 ) -> list[Path]:
     """Write this rank's parts, together with all others; returns its files."""
-    from torch.distributed.checkpoint.api import CheckpointException
-
     dcp = sharded_checkpoints()
     writer = dcp.HuggingFaceStorageWriter(str(folder), save_distributed=True)
-    try:
+    with errors_of_the_disk(folder), _first_error():
         dcp.save(tensors, storage_writer=writer, process_group=ranks.group)
-    except CheckpointException as error:  # which is no Exception
-        raise _first_error(error) from error
     return sorted(folder.glob(f"shard-{ranks.rank + 1:05d}-*"))
 
 
@@ -113,23 +108,20 @@ def read_shards(
 
     No rank waits for another. Raises ValueError if one has another shape.
     """
-    from torch.distributed.checkpoint.api import CheckpointException
-
     dcp = sharded_checkpoints()
     reader = dcp.HuggingFaceStorageReader(str(folder))
+    with damage_named(folder), _first_error():
+        metadata = reader.read_metadata().state_dict_metadata
     tensors = {}
-    try:
-        for name, saved in reader.read_metadata().state_dict_metadata.items():
-            tensors[name] = into.get(name)
-            if tensors[name] is None:
-                dtype = saved.properties.dtype
-                tensors[name] = torch.empty(saved.size, dtype=dtype, device=device)
-            _check_shape(name, saved.size, tensors[name].shape)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.distributed is disabled")
-            dcp.load(tensors, storage_reader=reader, no_dist=True)
-    except (CheckpointException, SafetensorError, KeyError) as error:
-        raise CorruptCheckpoint(f"{folder.name} cannot be read: {error}") from error
+    for name, saved in metadata.items():
+        tensors[name] = into.get(name)
+        if tensors[name] is None:
+            dtype = saved.properties.dtype
+            tensors[name] = torch.empty(saved.size, dtype=dtype, device=device)
+        _check_shape(name, saved.size, tensors[name].shape)
+    with damage_named(folder), _first_error(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "torch.distributed is disabled")
+        dcp.load(tensors, storage_reader=reader, no_dist=True)
     return tensors
 
 
@@ -141,9 +133,20 @@ def _check_shape(name: str, saved: torch.Size, own: torch.Size) -> None:
         )
 
 
-def _first_error(error: CheckpointException) -> Exception:
-    """What the first rank that failed raised, as an OSError if it was one."""
-    rank, (cause, _) = min(error.failures.items(), key=lambda item: item[0])
-    if isinstance(cause, OSError):
-        return OSError(cause.errno, f"{cause.strerror} (on rank {rank})")
-    return RuntimeError(f"rank {rank} failed: {cause!r}")
+@contextmanager
+def _first_error() -> Iterator[None]:
+    """Raise what the first rank that failed raised, as an OSError if it was one.
+
+    ``CheckpointException``, which holds them all, is no ``Exception``.
+    """
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        yield
+    except CheckpointException as error:
+        rank, (cause, _) = min(error.failures.items(), key=lambda item: item[0])
+        if isinstance(cause, OSError):
+            text = f"{cause.strerror} (on rank {rank})"
+            raise OSError(cause.errno, text) from error
+        kind = type(cause).__name__
+        raise RuntimeError(f"rank {rank} failed: {kind}: {cause}") from error

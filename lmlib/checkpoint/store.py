@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 
 from lmlib.checkpoint.compatibility import plain_config
+from lmlib.checkpoint.errors import NOT_THERE, CorruptCheckpoint
 from lmlib.checkpoint.folders import remove_folder, remove_stale
 from lmlib.checkpoint.listing import (
     Which,
@@ -19,7 +20,6 @@ from lmlib.checkpoint.listing import (
     step_paths,
     validation_losses,
 )
-from lmlib.checkpoint.manifest import CorruptCheckpoint
 from lmlib.checkpoint.ranks import Ranks
 from lmlib.checkpoint.reading import read_checkpoint
 from lmlib.checkpoint.records import Checkpoint, Meta, TrainingState
@@ -28,9 +28,6 @@ from lmlib.checks import check, check_count, check_size
 from lmlib.distributed import World
 
 __all__ = ["CheckpointStore", "CheckpointWarning"]
-
-
-_NOT_THERE = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 class CheckpointWarning(UserWarning):
@@ -152,7 +149,7 @@ class CheckpointStore:
                 checkpoint = self._ranks.together(read)
             # Another error of the disk proves no damage: whoever went on from an
             # older one would discard this one for it.
-            except (CorruptCheckpoint, *_NOT_THERE) as error:
+            except (CorruptCheckpoint, *NOT_THERE) as error:
                 damaged.append(f"  {path.name}: {error}")
             else:
                 if damaged:

@@ -138,4 +138,5 @@ def check_spared(out: Path | None, files: Iterable[Path]) -> None:
 
 def print_json(report: Any) -> None:
     """Print a report for programs."""
-    print(json.dumps(report, indent=2))
+    with name_what_is_full("standard output"):
+        print(json.dumps(report, indent=2))

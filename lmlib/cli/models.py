@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -33,8 +34,9 @@ def which(checkpoint: str | None) -> Literal["best", "latest"] | int | None:
     """Return what ``load_trained`` is to be told."""
     if checkpoint is None or checkpoint in ("best", "latest"):
         return checkpoint
-    if checkpoint.isdecimal():
-        return int(checkpoint)
+    with suppress(ValueError):
+        if checkpoint.isdecimal():
+            return int(checkpoint)  # which takes no more than some 4000 digits
     raise ValueError(
         f"--checkpoint is {checkpoint!r}: say best, latest, or a step."
     )
@@ -60,7 +62,7 @@ def open_model(folder: Path, checkpoint: str | None) -> Loaded:
             f"--checkpoint chooses among those of a run, and {folder} is not the "
             "folder of one: leave it out."
         )
-    if (folder / CONFIG).is_file():
+    if checkpoint is None and (folder / CONFIG).is_file():
         return load_hugging_face(folder)
     return load_trained(folder, which(checkpoint))
 
@@ -78,8 +80,8 @@ def with_tokenizer(loaded: Loaded, folder: Path, name: str | None) -> Tokenizer:
         check_vocabulary(loaded.config, tokenizer)
         return tokenizer
     if loaded.tokenizer is None:
+        reason = loaded.no_tokenizer.rstrip(".")
         raise ValueError(
-            f"{folder} has no tokenizer ({loaded.no_tokenizer}): name one with "
-            "--tokenizer."
+            f"{folder} has no tokenizer ({reason}): name one with --tokenizer."
         )
     return loaded.tokenizer

@@ -42,8 +42,16 @@ def check_dtype(dtype: torch.dtype) -> None:
 
 
 def check_free(folder: Path) -> None:
-    """FileExistsError if there is anything but an empty folder."""
-    if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
+    """FileExistsError if there is anything but an empty folder.
+
+    The one that a command is run in cannot be replaced by a whole one.
+    """
+    if (
+        folder.name
+        and folder.is_dir()
+        and not folder.is_symlink()
+        and not any(folder.iterdir())
+    ):
         return
     if os.path.lexists(folder):
         raise FileExistsError(

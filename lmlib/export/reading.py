@@ -10,6 +10,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from lmlib.bpe.formats.gpt2 import read_json_object
+from lmlib.checkpoint.errors import errors_of_the_disk
 from lmlib.checkpoint.weights import read_weights
 from lmlib.export.config_json import from_transformers_config
 from lmlib.export.files import (
@@ -74,8 +75,9 @@ def _read_weights(files: Mapping[Path, set[str] | None]) -> dict[str, Tensor]:
     weights: dict[str, Tensor] = {}
     for path, expected in files.items():
         try:
-            state = read_weights(path, "cpu")
-        except (SafetensorError, KeyError, ValueError) as error:
+            with errors_of_the_disk(path):
+                state = read_weights(path, "cpu")
+        except (SafetensorError, KeyError, RecursionError, ValueError) as error:
             raise ValueError(
                 f"{path.name} is damaged, or no safetensors file: {error}"
             ) from None
@@ -101,7 +103,7 @@ def _weight_files(folder: Path) -> dict[Path, set[str] | None]:
         raise ValueError(f"{folder / INDEX}: weight_map is missing or empty.")
     files: dict[Path, set[str] | None] = {}
     for weight, name in names.items():
-        if not isinstance(name, str) or name != Path(name).name:
+        if not name or not isinstance(name, str) or name != Path(name).name:
             raise ValueError(
                 f"{folder / INDEX}: {weight!r} is said to be in {name!r}, which is "
                 "no file of this folder."

@@ -17,6 +17,7 @@ from lmlib.checks import (
     check_positive,
     check_size,
     check_switch,
+    check_unicode,
     is_nonnegative,
     is_share,
     unknown_name,
@@ -159,7 +160,7 @@ class TrainConfig:
                 "text",
                 getattr(self, name),
             )
-        _check_unicode("sample_prompt", self.sample_prompt)
+        check_unicode("sample_prompt", self.sample_prompt)
         self._check_sizes()
         self._check_numbers()
         hints = get_type_hints(type(self))
@@ -322,11 +323,3 @@ def file_names(name: str, value: object) -> tuple[str, ...]:
     )
     check(holds, name, "a name of a file, or several", value)
     return tuple(value)
-
-
-def _check_unicode(name: str, text: str) -> None:
-    """ValueError for text that came from bytes that are no UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        check(False, name, "text in UTF-8", text)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from lmlib.bpe import Tokenizer, train_bpe
+from lmlib.bpe.formats.gpt2 import read_json_object
 from lmlib.corpora import load_corpus
 from lmlib.data import TokenFile, open_tokens, prepare_tokens
 from lmlib.data.prepare import END_OF_TEXT
@@ -136,7 +137,7 @@ def _prepare(
 def _origin(folder: RunFolder) -> dict[str, Any]:
     if not folder.origin.exists():
         return {}
-    return json.loads(folder.origin.read_text("utf-8"))
+    return read_json_object(folder.origin)
 
 
 def _add_origin(folder: RunFolder, made: dict[str, Any]) -> None:

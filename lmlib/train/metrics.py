@@ -109,7 +109,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
         try:
             record = json.loads(line)
             whole = isinstance(record["step"], int)
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             whole = False
         if whole and line.endswith("\n"):
             yield record

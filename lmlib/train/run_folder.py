@@ -189,7 +189,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 def _read_list(path: Path) -> list[Any]:
     try:
         values = json.loads(path.read_text("utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         values = None
     if not isinstance(values, list):
         raise ValueError(f"{path} holds no list of JSON: move it away.")

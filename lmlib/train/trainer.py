@@ -32,6 +32,7 @@ from lmlib.flops import mfu, step_flops
 from lmlib.generate import decode_stream, stream
 from lmlib.hardware.devices import get_device
 from lmlib.hardware.peaks import peak_flops
+from lmlib.hardware.process import is_out_of_memory
 from lmlib.model import TransformerLM
 from lmlib.optim import parameter_groups
 from lmlib.precision import (
@@ -435,6 +436,8 @@ class Trainer:
             TypeError,
             ValueError,
         ) as error:
+            if is_out_of_memory(error):
+                raise
             raise CorruptCheckpoint(
                 f"{checkpoint.path} holds no state of this trainer: {error!r:.200}"
             ) from error

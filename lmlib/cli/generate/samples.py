@@ -15,7 +15,8 @@ import torch
 
 from lmlib.bpe import Tokenizer
 from lmlib.bpe.text_files import STANDARD_INPUT, read_text
-from lmlib.checks import check, check_size, is_whole
+from lmlib.checks import check, check_size, check_unicode, is_whole
+from lmlib.cli.errors import out_of_memory_explained, warnings_in_a_line
 from lmlib.cli.files import print_json
 from lmlib.cli.models import open_model, with_tokenizer
 from lmlib.data.prepare import END_OF_TEXT
@@ -32,6 +33,10 @@ __all__ = ["make_samples"]
 
 FIRST = "\n"  # what a text without a prompt goes on from, as in lmlib train
 MOST_SEEDS = 2**63
+ADVICE = (
+    "make fewer samples at once (--num-samples), shorter ones (--max-new-tokens), "
+    "or take a smaller model."
+)
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,11 @@ class Request:
 
 def make_samples(folder: Path, options: GenerateOptions) -> None:
     """Make samples, and print them, or a report of them for programs."""
+    with warnings_in_a_line(), out_of_memory_explained(ADVICE):
+        _make_samples(folder, options)
+
+
+def _make_samples(folder: Path, options: GenerateOptions) -> None:
     request = _read(folder, options)
     start = perf_counter()
     if len(request.seeds) == 1 and not options.json:
@@ -132,7 +142,10 @@ def _seeds(options: GenerateOptions) -> range:
 
 
 def _prompt(given: str | None) -> str:
-    return "".join(read_text(given)) if given == STANDARD_INPUT else given or ""
+    if given == STANDARD_INPUT:
+        return "".join(read_text(given))
+    check_unicode("prompt", given or "")
+    return given or ""
 
 
 def _stop_token(tokenizer: Tokenizer, options: GenerateOptions) -> int | None:
@@ -161,9 +174,11 @@ def _write_while_made(request: Request) -> int:
             **request.options,
         )
     )
+    texts = decode_stream(request.tokenizer, counted)
+    first = next(texts, "")  # an error before it stands alone
     with _line_ended():
-        _write(request.prompt)
-        for text in decode_stream(request.tokenizer, counted):
+        _write(request.prompt + first)
+        for text in texts:
             _write(text)
     return counted.number
 
@@ -220,10 +235,12 @@ def _write(text: str) -> None:
 
 @contextmanager
 def _line_ended() -> Iterator[None]:
-    """End the line of what was written, after Ctrl-C too."""
+    """End the line of what was written, whatever has stopped it but the output."""
     try:
         yield
-    except KeyboardInterrupt:
+    except OSError:
+        raise
+    except BaseException:
         _write("\n")
         raise
     _write("\n")

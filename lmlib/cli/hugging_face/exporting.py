@@ -7,7 +7,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from lmlib.bpe import Tokenizer
-from lmlib.cli.hugging_face.options import FolderOptions
+from lmlib.cli.errors import out_of_memory_explained, warnings_in_a_line
+from lmlib.cli.hugging_face.options import ADVICE, FolderOptions
 from lmlib.cli.hugging_face.report import model_facts, report, torch_dtype
 from lmlib.cli.models import Checkpoint, OtherTokenizer, which
 from lmlib.cli.tokenizer.options import Flattened
@@ -65,17 +66,19 @@ def export(
     from lmlib.data.prepare import END_OF_TEXT
     from lmlib.export import load_trained, save_hugging_face
 
-    trained = load_trained(run, which(options.checkpoint))
-    tokenizer = trained.tokenizer
-    if options.tokenizer is not None:
-        tokenizer = Tokenizer.from_pretrained(options.tokenizer)
-    save_hugging_face(
-        options.out,
-        trained.model,
-        tokenizer,
-        dtype=torch_dtype(options.dtype),
-        end_of_text=options.end_of_text or END_OF_TEXT,
-    )
+    end_of_text = options.end_of_text
+    with warnings_in_a_line(), out_of_memory_explained(ADVICE):
+        trained = load_trained(run, which(options.checkpoint))
+        tokenizer = trained.tokenizer
+        if options.tokenizer is not None:
+            tokenizer = Tokenizer.from_pretrained(options.tokenizer)
+        save_hugging_face(
+            options.out,
+            trained.model,
+            tokenizer,
+            dtype=torch_dtype(options.dtype),
+            end_of_text=END_OF_TEXT if end_of_text is None else end_of_text,
+        )
     step, loss = trained.step, trained.validation_loss
     facts = model_facts(
         trained.config, tokenizer, trained.no_tokenizer, options.out

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from lmlib.cli.hugging_face.options import FolderOptions
+from lmlib.cli.errors import out_of_memory_explained
+from lmlib.cli.hugging_face.options import ADVICE, FolderOptions
 from lmlib.cli.hugging_face.report import model_facts, report, torch_dtype
 from lmlib.cli.tokenizer.options import Flattened
 
@@ -45,8 +46,9 @@ def import_model(
     """Read a GPT-2 or a Llama from a folder of Hugging Face."""
     from lmlib.export import load_hugging_face, save_trained
 
-    loaded = load_hugging_face(folder, dtype=torch_dtype(options.dtype))
-    save_trained(options.out, loaded.model, loaded.tokenizer)
+    with out_of_memory_explained(ADVICE):
+        loaded = load_hugging_face(folder, dtype=torch_dtype(options.dtype))
+        save_trained(options.out, loaded.model, loaded.tokenizer)
     facts = model_facts(
         loaded.config, loaded.tokenizer, loaded.no_tokenizer, options.out
     )

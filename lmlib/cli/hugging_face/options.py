@@ -6,7 +6,12 @@ from typing import Literal
 
 from lmlib.cli.files import Json, Quiet
 
-__all__ = ["FolderOptions"]
+__all__ = ["ADVICE", "FolderOptions"]
+
+ADVICE = (
+    "the weights that are read and those that are written must fit into it. Choose "
+    "a smaller model."
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
+from lmlib.cli.errors import out_of_memory_explained
 from lmlib.cli.files import Json, Quiet, print_json
 from lmlib.cli.numbers import Number
 from lmlib.cli.plan import SHAPE, ShapeOptions
@@ -35,6 +36,11 @@ EXAMPLES = """Examples:
 
   torchrun --nproc-per-node 8 -m lmlib train --preset gpt2-124m --data train.bin
 """
+
+ADVICE = (
+    "choose a smaller micro_batch_size, which changes nothing else, or a smaller "
+    "model. See lmlib plan."
+)
 
 SETTINGS = Group(
     "Settings",
@@ -126,31 +132,18 @@ def train(
         flags["model"] = sizes
     quiet = run.quiet or run.json
     try:
-        if run.resume is not None:
-            outcome = go_on(run.resume, flags, quiet)
-        else:
-            file = {} if run.config is None else read_settings(run.config)
-            preset = run.preset or ("tiny" if run.config is None else None)
-            layers = [PRESETS[preset] if preset else {}, file, flags]
-            outcome = start(merged(*layers), run.out, quiet)
+        with out_of_memory_explained(ADVICE):
+            if run.resume is not None:
+                outcome = go_on(run.resume, flags, quiet)
+            else:
+                file = {} if run.config is None else read_settings(run.config)
+                preset = run.preset or ("tiny" if run.config is None else None)
+                layers = [PRESETS[preset] if preset else {}, file, flags]
+                outcome = start(merged(*layers), run.out, quiet)
     except NonFiniteError as error:
         print("error:", error, file=sys.stderr)
         return 1
-    except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
-            raise
-        raise ValueError(
-            "There is not enough memory: choose a smaller micro_batch_size, which "
-            "changes nothing else, or a smaller model. See lmlib plan."
-        ) from error
     return _report(outcome, run)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    import torch
-
-    kinds = (MemoryError, torch.OutOfMemoryError)  # the latter of a GPU
-    return isinstance(error, kinds) or "can't allocate memory" in str(error)
 
 
 def _report(outcome: "Outcome", run: RunOptions) -> int:

@@ -1,6 +1,5 @@
 """A run of the trainer: in a new folder or an old one, on any number of ranks."""
 
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -9,6 +8,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
+from lmlib.cli.errors import warnings_in_a_line
 from lmlib.distributed import World, join_world, on_main
 from lmlib.train import (
     Dataset,
@@ -40,7 +40,7 @@ def start(settings: Mapping[str, Any], folder: Path | None, quiet: bool) -> Outc
     """
     settings = absolute_paths(settings)
     config = draft(settings)
-    with join_world(config.device) as world, _warnings_in_a_line():
+    with join_world(config.device) as world, warnings_in_a_line():
         path, is_new = on_main(world, _make_folder, folder)
         run = RunFolder(path)
         with _locked(run, world):
@@ -61,7 +61,7 @@ def go_on(folder: Path, changes: Mapping[str, Any], quiet: bool) -> Outcome:
     device = draft(settings).device
     with (
         join_world(device) as world,
-        _warnings_in_a_line(),
+        warnings_in_a_line(),
         _locked(run, world),
     ):
         config, data = _with_data(settings, run, world, quiet)
@@ -145,16 +145,3 @@ def _removed_after_errors(run: RunFolder, is_own: bool) -> Iterator[None]:
         if is_own:
             rmtree(run.path, ignore_errors=True)
         raise
-
-
-@contextmanager
-def _warnings_in_a_line() -> Iterator[None]:
-    """Show warnings for people who did not write the code that warns."""
-    import sys
-
-    def show(message: Warning | str, *_: object, **__: object) -> None:
-        print("warning:", message, file=sys.stderr)
-
-    with warnings.catch_warnings():
-        warnings.showwarning = show
-        yield
