@@ -65,7 +65,7 @@ def main(
     """
     program = Path(sys.argv[0]).resolve()
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--runs", type=int, default=5, help="measurements of each contender (default: 5)")
+    parser.add_argument("--runs", type=_count, default=5, help="measurements of each contender (default: 5)")
     parser.add_argument("--task", choices=tasks, action="append", help="only this task (may be repeated)")
     out = BENCHMARKS / "results" / f"{program.stem}.json"
     parser.add_argument("--out", type=Path, default=out, help="where to write the results")
@@ -75,6 +75,14 @@ def main(
         name, contender = options.measure
         _measure(tasks[name], contender)
         return
+    from lmlib.cli.files import check_writable  # not above: a measurement tells of its memory
+    from lmlib.files import write_atomically
+
+    try:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(options.out)
+    except OSError as error:
+        parser.error(str(error))
     features = cpu_info("flags").split()
     chosen = {name: tasks[name] for name in options.task or tasks}
     left_out = [name for name, task in chosen.items() if task.needs and task.needs not in features]
@@ -92,9 +100,16 @@ def main(
         "tasks": results,
         "left_out": left_out,
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=2) + "\n")
     print("\n".join(_table(results)))
+    write_atomically(options.out, json.dumps(report, indent=2) + "\n")
+
+
+def _count(text: str) -> int:
+    """Return the number that an option says; argparse tells what is wrong with another."""
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {count}")
+    return count
 
 
 def _measure(task: Task, contender: str) -> None:

@@ -21,6 +21,7 @@ from gpu_checks import CHECKS, Skipped
 from gpu_shapes import FULL, TINY, Scale
 from gpu_steps import Peaks, find_peaks, measure
 
+from lmlib.cli.files import check_writable
 from lmlib.files import write_atomically
 from lmlib.hardware import diagnose, get_device
 from lmlib.hardware.installation import find_c_compiler
@@ -51,8 +52,14 @@ def main(arguments: list[str] | None = None) -> int:
         "command": shlex.join(["python", "benchmarks/gpu.py", *(sys.argv[1:] if arguments is None else arguments)])
     }
     report |= run(device, scale)
-    write_atomically(out, json.dumps(report, indent=2) + "\n")
     print("\n".join(summary(report)))
+    text = json.dumps(report, indent=2) + "\n"
+    try:
+        write_atomically(out, text)
+    except OSError as error:
+        print(text, end="")  # minutes of a GPU are not to be lost
+        print(f"The results could not be written, and stand on standard output: {error}", file=sys.stderr)
+        return 1
     print(f"The results: {out}")
     return int(any(part["status"] == "failed" for part in all_parts(report).values()))
 
@@ -73,12 +80,13 @@ def usable_device(name: str, scale: Scale) -> torch.device:
 
 
 def prepare_out(out: Path | None, device: torch.device, scale: Scale) -> Path:
-    """Return the file to write, in a folder that is there; OSError if it cannot be one."""
+    """Return the file to write, in a folder that is there; OSError if it cannot be written."""
     if out is None:
         out = (RESULTS if scale.name == "full" else TRIALS) / f"{slug(device_name(device))}.json"
     if out.is_dir():
         raise IsADirectoryError(f"{out} is a folder: name a file for the results")
     out.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(out)
     return out
 
 

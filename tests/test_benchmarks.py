@@ -41,6 +41,30 @@ def test_results_that_differ_stop_the_benchmark(tasks, monkeypatch):
         contest._run(BENCHMARKS / "bpe.py", "any", task, 1, contest.tqdm(disable=True))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--runs", "0"], "argument --runs: must be 1 or more, not 0"),
+        (["--runs", "x"], "argument --runs: invalid _count value: 'x'"),
+        (["--out", "."], ". is a folder: name a file in it"),
+        (["--out", "file/results.json"], "File exists: 'file'"),
+        (["--out", "/dev/fd"], "is a folder"),
+    ],
+)
+def test_what_cannot_be_measured_or_written_is_told_before_the_first_run(
+    tasks, tmp_path, monkeypatch, capsys, arguments, message
+):
+    import contest
+
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    monkeypatch.setattr("sys.argv", ["bpe.py", *arguments])
+    with pytest.raises(SystemExit, match="2"):
+        contest.main("", {"any": contest.Task({"lmlib": print, "other": print})}, {}, [])
+    assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 @pytest.mark.parametrize("name", [path.stem for path in sorted((BENCHMARKS / "results").glob("*.json"))])
 def test_the_committed_results_are_whole(name, tasks):
     report = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text())

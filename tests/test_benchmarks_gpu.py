@@ -1,5 +1,6 @@
 """The GPU benchmark, tried with tiny shapes on the CPU; each of its checks sees what it is there to see."""
 
+import errno
 import json
 import os
 import subprocess
@@ -23,6 +24,9 @@ CPU = torch.device("cpu")
 NOT_NEEDED = ("matplotlib", "IPython", "tiktoken", "transformers", "tokenizers")  # none of core or train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+NO_PARTS = {"checks": {}, "peaks": {"status": "passed"}, "steps": {}}
 
 
 def spare_peaks(monkeypatch):
@@ -118,6 +122,7 @@ def test_what_fails_or_breaks_is_told_and_the_results_are_written(tmp_path, monk
         (["--device", "cpu"], "torch sees no GPU here, or was told not to use it"),
         (["--device", "cuda:97"], "no device 'cuda:97' on this machine"),
         (["--device", "cpu", "--tiny", "--out", "."], "is a folder: name a file for the results"),
+        (["--device", "cpu", "--tiny", "--out", "/proc/results.json"], "No file can be made in /proc"),
     ],
 )
 def test_what_cannot_run_is_one_clear_error(arguments, message, capsys, monkeypatch):
@@ -125,6 +130,19 @@ def test_what_cannot_run_is_one_clear_error(arguments, message, capsys, monkeypa
     with pytest.raises(SystemExit, match="2"):
         gpu.main(arguments)
     assert message in capsys.readouterr().err
+
+
+def test_results_that_find_no_room_are_printed(tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", "results.json")
+
+    monkeypatch.setattr(gpu, "run", lambda *_: {"device": "cpu", "scale": "tiny", "seconds": 1.0, **NO_PARTS})
+    monkeypatch.setattr(gpu, "write_atomically", full)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")
+    assert gpu.main(["--device", "cpu", "--tiny", "--out", str(tmp_path / "results.json")]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out[out.index("{") :])["device"] == "cpu"
+    assert "The results could not be written, and stand on standard output: [Errno 28]" in err
 
 
 def test_without_a_c_compiler_nothing_starts(monkeypatch):
