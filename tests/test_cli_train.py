@@ -208,6 +208,7 @@ def test_without_options_it_learns_what_its_help_says(run):
         ("--data none.bin", "none.bin"),
         ("--data text.txt --tokenizer none", "There is no tokenizer"),
         ("--data text.txt --tokenizer bytes --context-length 500", "a window takes 501"),  # in validation
+        ("--data a\udcff.txt", "data must be text in UTF-8"),
         ("--data text.txt --out text.txt", "text.txt: File exists"),
         ("--data text.txt --tokenizer bytes --vocab-size 100000000000000", "not enough memory: choose a smaller"),
         ("--data text.txt --tokenizer bytes --vocab-size 200", "data have 257 ids, and the model 200"),
@@ -227,6 +228,7 @@ def test_bad_input_is_one_line(refused, words, message):
     ("text", "message"),
     [
         ("steps = = 3", "bad.toml is no TOML"),
+        ("steps = " + "[" * 100_000, "bad.toml is nested too deeply"),
         ("stepz = 3\nmodel = 'tiny'", "There is no setting 'stepz'; did you mean 'steps'"),
         ("steps = '3'\nmodel = 'tiny'", "steps must be a whole number"),
         ("data = 3\nmodel = 'tiny'", "data must be a name of a file"),

@@ -25,9 +25,10 @@ from transformers import (
 from lmlib.bpe import Tokenizer, train_bpe
 from lmlib.config import ModelConfig
 from lmlib.corpora import load_corpus
-from lmlib.export import load_hugging_face, save_hugging_face, to_transformers_state_dict
+from lmlib.export import load_hugging_face, save_hugging_face, save_trained, to_transformers_state_dict
 from lmlib.export import writing as writing_module
 from lmlib.model import TransformerLM
+from lmlib.train import RunFolder
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -326,6 +327,17 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path, monkeypatch, error):
     monkeypatch.setattr(writing_module, "save_file", fail)
     expected = OSError if isinstance(error, OSError) else error
     refuse_to_write(tmp_path / "model", expected, "$", build(), TOKENIZER)
+
+
+def test_nobody_waits_for_a_training_to_end(tmp_path):
+    model = build()
+    (tmp_path / "run").mkdir()
+    with RunFolder(tmp_path / "run").locked():
+        for save in (save_hugging_face, save_trained):
+            with pytest.raises(BlockingIOError, match=r"Another process trains in .*/run: name a folder elsewhere"):
+                save(tmp_path / "run" / "model", model)
+        save_trained(tmp_path / "run" / "new" / "model", model)
+    save_trained(tmp_path / "run" / "model", model)
 
 
 @pytest.mark.parametrize(("limit", "name"), [(100_000, "model.safetensors"), (100, "config.json")])

@@ -39,6 +39,9 @@ def config(**changes):
         ({"final_lr_factor": "x"}, "final_lr_factor must be a finite number"),
         ({"seed": 1e300}, r"seed must be below 2\*\*63"),  # torch takes no larger one
         ({"sample_prompt": "a\udcff"}, "sample_prompt must be text in UTF-8"),
+        ({"data": ("a.txt", "a\udcff")}, r"data must be text in UTF-8, not 'a\\udcff'"),  # config.toml could not tell
+        ({"validation_data": "a\udcff"}, "validation_data must be text in UTF-8"),
+        ({"tokenizer": "a\udcff"}, "tokenizer must be text in UTF-8"),
         ({"schedule": "linear"}, "schedule must be 'cosine' or 'wsd', not 'linear'"),
         ({"schedule": "wsd", "decay_steps": 2000}, "decay_steps must be .* = 950"),
         ({"decay_steps": 10}, "decay_steps belongs to schedule='wsd'"),

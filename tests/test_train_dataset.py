@@ -71,6 +71,18 @@ def test_tokens_of_something_else_are_not_taken(opened, vocab_size, changes, mes
     opened(vocab_size=300, **settings)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "is not JSON"), ("[]", "holds list, not a JSON object"), ("[" * 100_000, "is nested too deeply")],
+    ids=lambda text: text[:9],
+)
+def test_a_file_of_origins_that_is_none_is_named(opened, tmp_path, text, message):
+    opened(vocab_size=300, data="a.txt")
+    (tmp_path / "run" / "origin.json").write_text(text)
+    with pytest.raises(ValueError, match=rf"origin\.json {message}"):
+        opened(data="a.txt")
+
+
 def test_an_attempt_that_failed_is_in_nobodys_way(opened):
     with pytest.raises(FileNotFoundError):
         opened(data="none.txt", tokenizer="bytes")

@@ -68,7 +68,10 @@ def test_so_is_one_of_garbage(path):
     assert steps(path) == [1, 2, 3]
 
 
-@pytest.mark.parametrize("line", ["{", "[]", "3", '{"loss": 1}', '{"step": "1"}'])
+BROKEN = ["{", "[]", "3", "[" * 100_000, '{"loss": 1}', '{"step": "1"}']
+
+
+@pytest.mark.parametrize("line", BROKEN, ids=lambda line: line[:9])
 def test_a_broken_line_in_the_middle_is_named(path, line):
     path.write_text(f"{line}\n" + path.read_text())
     with pytest.raises(ValueError, match="line 1, is no record"):

@@ -403,6 +403,16 @@ def test_a_last_checkpoint_that_could_not_be_written_is_no_success(tmp_path, mon
     assert trainer(tmp_path, resume="latest").run().step == 6
 
 
+def test_a_gpu_too_small_for_what_is_loaded_is_no_damage(half_way, monkeypatch):
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    _, folder = half_way()
+    monkeypatch.setattr("lmlib.train.trainer.load_optimizer", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        trainer(folder, resume="latest")
+
+
 def test_a_whole_checkpoint_of_something_else_is_refused(tmp_path):
     run = trainer(tmp_path)
     run.store.save(TrainingState(run.model.state_dict(), {"step": 3}), step=3, config=run.config.to_dict())

@@ -27,7 +27,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     temporary = _temporary_name(path)
     with _opened(path.parent) as parent:
         with suppress(OSError):  # where the file system knows no locks
-            fcntl.flock(parent, fcntl.LOCK_EX)
+            fcntl.flock(parent, fcntl.LOCK_SH)  # several may write at once
         try:
             temporary.mkdir()
             yield temporary

@@ -1,5 +1,6 @@
 """What a folder of Hugging Face holds, and what goes together in one."""
 
+import fcntl
 import os
 from pathlib import Path
 from types import MappingProxyType
@@ -45,7 +46,11 @@ def check_free(folder: Path) -> None:
     """FileExistsError if there is anything but an empty folder.
 
     The one that a command is run in cannot be replaced by a whole one.
+
+    BlockingIOError if another process trains in the folder around it: nobody else
+    can write there until it ends.
     """
+    _check_not_locked(folder.parent)
     if (
         folder.name
         and folder.is_dir()
@@ -57,6 +62,23 @@ def check_free(folder: Path) -> None:
         raise FileExistsError(
             f"{folder} is there already: name another folder, or remove it."
         )
+
+
+def _check_not_locked(parent: Path) -> None:
+    try:
+        descriptor = os.open(parent, os.O_RDONLY)
+    except FileNotFoundError:  # it will be made
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BlockingIOError(
+            f"Another process trains in {parent}: name a folder elsewhere."
+        ) from None
+    except OSError:
+        pass  # no locks here
+    finally:
+        os.close(descriptor)
 
 
 def check_vocabulary(config: ModelConfig, tokenizer: Tokenizer | None) -> None:

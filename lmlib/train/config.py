@@ -160,7 +160,11 @@ class TrainConfig:
                 "text",
                 getattr(self, name),
             )
-        check_unicode("sample_prompt", self.sample_prompt)
+        for name in ("data", "validation_data"):
+            for file in getattr(self, name):
+                check_unicode(name, file)
+        for name in ("tokenizer", "sample_prompt"):
+            check_unicode(name, getattr(self, name))
         self._check_sizes()
         self._check_numbers()
         hints = get_type_hints(type(self))

@@ -184,6 +184,8 @@ def read_settings(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no TOML: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply.") from None
 
 
 def _read_list(path: Path) -> list[Any]:
