@@ -188,6 +188,12 @@ WRONG = [
     (["export", "run", "--out", "new", "--tokenizer", "gpt2"], "ids up to 50256, and the model's vocab_size is 264"),
     (["export", "run", "--out", "new", "--end-of-text", "<x>"], "no special token '<x>' to end a text with"),
     (["export", "run", "--out", "new", "--end-of-text", ""], "no special token '' to end a text with"),
+    (["export", "nowhere", "--out", "/proc/new"], "No file can be made in /proc: "),
+    (["import", "nowhere", "--out", "/proc/new/new"], "No file can be made in /proc: "),
+    (
+        ["import", "nowhere", "--out", "mistral/config.json/new/new"],
+        "mistral/config.json is not a folder: name another",
+    ),
     (["export", "run", "--out", "."], ". is there already: name another folder"),
     (["export", "mixed", "--out", "new"], "neither a GPT-2 nor a Llama: a GPT-2 has norm='layernorm', mlp='gelu'"),
     (["import", "nowhere", "--out", "new"], "no config.json in nowhere"),

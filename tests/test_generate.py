@@ -297,6 +297,20 @@ def test_of_every_shape_cached_uncached_alone_and_in_a_batch_are_one_text(change
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
 
 
+@pytest.mark.slow  # TorchDynamo takes seconds to load, and reads the model anew as its cache grows
+@pytest.mark.parametrize("compile", [lambda model: model.compile(backend="eager"), None], ids=["in place", "wrapped"])
+def test_a_compiled_model_writes_the_same(compile):
+    model = sharp_model(num_kv_heads=2)
+    expected, names = generate_batch(model, PROMPTS, 18, temperature=0), [*model.state_dict()]
+    compiled = model if compile else torch.compile(model, backend="eager")
+    if compile:
+        compile(model)
+    for use_cache in (True, False):
+        assert generate_batch(compiled, PROMPTS, 18, temperature=0, use_cache=use_cache) == expected
+    assert [*model.state_dict()] == names
+    assert all(module.training for module in model.modules())
+
+
 def test_every_token_is_read_once_until_the_window_moves():
     model, shapes = sharp_model(), []
     model.register_forward_hook(lambda _, arguments, __: shapes.append((*arguments[0].shape,)))

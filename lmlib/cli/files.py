@@ -22,6 +22,7 @@ __all__ = [
     "NoProgress",
     "Quiet",
     "TextFile",
+    "check_can_be_made",
     "check_readable",
     "check_spared",
     "check_writable",
@@ -118,11 +119,23 @@ def check_writable(path: Path) -> None:
     if path.is_file() and not os.access(path, os.W_OK):
         raise OSError(f"{path} is read-only: name another file.")
     if not path.exists():
-        try:
-            tempfile.TemporaryFile(dir=folder).close()
-        except OSError as error:
-            reason = os.strerror(error.errno)
-            raise OSError(f"No file can be made in {folder}: {reason}.") from None
+        _check_takes_files(folder)
+
+
+def check_can_be_made(path: Path) -> None:
+    """Raise OSError if a folder could not be made there, with those around it."""
+    around = next(folder for folder in path.absolute().parents if folder.exists())
+    if not around.is_dir():
+        raise OSError(f"{around} is not a folder: name another place.")
+    _check_takes_files(around)
+
+
+def _check_takes_files(folder: Path) -> None:
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        reason = os.strerror(error.errno)
+        raise OSError(f"No file can be made in {folder}: {reason}.") from None
 
 
 def check_spared(out: Path | None, files: Iterable[Path]) -> None:

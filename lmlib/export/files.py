@@ -67,7 +67,10 @@ def check_free(folder: Path) -> None:
 def _check_not_locked(parent: Path) -> None:
     try:
         descriptor = os.open(parent, os.O_RDONLY)
-    except FileNotFoundError:  # it will be made
+    except (
+        FileNotFoundError,
+        NotADirectoryError,
+    ):  # it may be made
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from lmlib.cli.files import Json, Quiet
+from lmlib.cli.files import Json, Quiet, check_can_be_made
 
 __all__ = ["ADVICE", "FolderOptions"]
 
@@ -18,7 +18,8 @@ ADVICE = (
 class FolderOptions:
     """Options of a command that writes a model into a folder.
 
-    Raises OSError if there is something in ``out``, before time is spent.
+    Raises OSError if there is something in ``out``, or if it cannot be made, before
+    time is spent.
     """
 
     out: Path
@@ -33,3 +34,4 @@ class FolderOptions:
         from lmlib.export.files import check_free
 
         check_free(self.out)
+        check_can_be_made(self.out)
