@@ -17,8 +17,10 @@ import pytest
 from safetensors.torch import load_file
 
 from lmlib.cli import main
+from lmlib.cli.train import NOTES
 from lmlib.cli.train.run import _make_folder
 from lmlib.train import PRESETS, RunFolder, TrainConfig, read_metrics
+from lmlib.train.settings import draft
 from tests.reports import squeezed
 from tests.training import TIMES
 
@@ -126,6 +128,12 @@ def test_a_run_leaves_everything_in_its_folder(run, folder):
     lines = squeezed(done.out)
     assert "trained 6 steps, 192 tokens" in lines
     assert "written to runs/1" in lines
+    assert lines[0] == "folder runs/1"  # before there is something to wait for
+    count = json.loads((path / "data/train.bin.json").read_text())["count"]
+    said = re.fullmatch(r"data ([\d,]+) tokens to train on, ([\d,]+) to validate with", lines[1])
+    assert sum(int(number.replace(",", "")) for number in said.groups()) == count
+    assert "device cpu" in lines
+    assert not any(line.startswith("goes on") for line in lines)
     assert "--- after 0 steps ---" in done.out
     assert run(small()).code == 0
     assert Path("runs/2/config.toml").exists()  # the next that is free
@@ -168,6 +176,7 @@ def test_a_longer_run_goes_on_from_a_shorter_one(run):
     assert run(f"{small(steps=4, schedule='wsd', decay_steps=1)} --quiet").code == 0
     done = run("--resume runs/1 --steps 6")
     assert done.code == 0
+    assert "goes on after step 4 of 6" in squeezed(done.out)
     assert [record["step"] for record in curve("runs/1") if "loss" in record] == [1, 2, 3, 4, 5, 6]
     assert len(json.loads(Path("runs/1/environment.json").read_text())) == 2
     assert tomllib.loads(Path("runs/1/config.toml").read_text())["steps"] == 6
@@ -178,6 +187,21 @@ def test_help_names_every_setting(run):
     for name in (*TrainConfig.__dataclass_fields__, "dropout", "d_model", "resume", "preset"):
         if name != "model":
             assert f"--{name.replace('_', '-')}" in done.out
+    assert NOTES in done.out  # with the loss that a slow test looks up
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_help_shows_presets_as_flags_that_make_the_same_run(run, preset, monkeypatch):
+    shown = run("--help").out.split("The presets, as flags:\n")[1]
+    flags = re.search(rf"^  {preset} +((?:--.*\n *)+)", shown, re.MULTILINE)[1]
+    asked = []
+    monkeypatch.setattr("lmlib.cli.train.run.start", lambda settings, *_: asked.append(settings) or 1 / 0)
+    for words in (f"--preset {preset}", f"--config empty.toml {flags}"):
+        Path("empty.toml").touch()
+        with pytest.raises(ZeroDivisionError):
+            run(words)
+    assert draft(asked[0]) == draft(asked[1])
 
 
 @pytest.mark.slow

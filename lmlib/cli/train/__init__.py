@@ -1,8 +1,10 @@
 """``lmlib train``."""
 
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Group, Parameter
@@ -20,9 +22,16 @@ from lmlib.train.settings import merged
 if TYPE_CHECKING:
     from lmlib.cli.train.run import Outcome
 
-__all__ = ["EXAMPLES", "USAGE", "RunOptions", "app", "train"]
+__all__ = ["EXAMPLES", "NOTES", "USAGE", "RunOptions", "app", "train"]
 
 USAGE = "Usage: lmlib train [OPTIONS]"
+
+NOTES = """Without options it is the preset tiny on Moby-Dick: a minute or two on
+two CPU cores, to a validation loss below 4.1 nats per token, where guessing has
+6.9. Ctrl-C and SIGTERM save a checkpoint first; --resume goes on after any end.
+
+The presets, as flags:
+"""
 
 EXAMPLES = """Examples:
 
@@ -46,7 +55,7 @@ SETTINGS = Group(
     "Settings",
     help="Those of a file have the same names, with _ for -, and a table [model] "
     "for the shape. A flag comes before the file, and the file before the preset. "
-    "Defaults are those without a preset.",
+    "The defaults are those of a file; presets have their own, shown below.",
 )
 
 
@@ -98,7 +107,41 @@ class ModelOptions(ShapeOptions):
 
 SettingOptions = options_of(TrainConfig, SETTINGS, without=["model"])
 
-app = App(name="train", usage=USAGE, help_epilogue=EXAMPLES)
+
+def _flags(settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield settings, such as those of a preset, as one writes them in a shell."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flags(value)
+        elif value is True:
+            yield f"--{name.replace('_', '-')}"
+        else:
+            flag = "shape" if name == "model" else name.replace("_", "-")
+            yield f"--{flag} {value}"
+
+
+def _presets() -> str:
+    """Show every preset as flags, in lines of at most 80 columns."""
+    shown = []
+    for name, settings in PRESETS.items():
+        flags = " ".join(
+            flag.replace(" ", "\N{NO-BREAK SPACE}") for flag in _flags(settings)
+        )
+        shown += wrap(
+            flags,
+            width=80,
+            initial_indent=f"  {name:9}  ",
+            subsequent_indent=" " * 13,
+            break_on_hyphens=False,
+        )
+    return "\n".join(shown).replace("\N{NO-BREAK SPACE}", " ")
+
+
+app = App(
+    name="train",
+    usage=USAGE,
+    help_epilogue=f"{NOTES}\n{_presets()}\n\n{EXAMPLES}",
+)
 
 
 @app.default
@@ -117,12 +160,7 @@ def train(
     ] = ModelOptions(),
     settings: Flattened[SettingOptions] = SettingOptions(),  # noqa: B008
 ) -> int:
-    """Train a language model, and write all that comes of it into a folder.
-
-    Without options it is the preset tiny on Moby-Dick: about a minute on two CPU
-    cores, to a validation loss below 4.1 nats per token, where guessing has 6.9.
-    Ctrl-C and SIGTERM save a checkpoint first.
-    """
+    """Train a language model, and write all that comes of it into a folder."""
     from lmlib.cli.train.run import go_on, start
     from lmlib.train import NonFiniteError
     from lmlib.train.run_folder import read_settings

@@ -48,7 +48,7 @@ def start(settings: Mapping[str, Any], folder: Path | None, quiet: bool) -> Outc
                 on_main(world, run.check_new)
                 config, data = _with_data(settings, run, world, quiet)
                 trainer = Trainer(config, data, path, world=world, quiet=quiet)
-            return _train(trainer, run)
+            return _train(trainer, run, quiet)
 
 
 def go_on(folder: Path, changes: Mapping[str, Any], quiet: bool) -> Outcome:
@@ -74,7 +74,7 @@ def go_on(folder: Path, changes: Mapping[str, Any], quiet: bool) -> Outcome:
             resume="latest" if has_checkpoint else None,
             quiet=quiet,
         )
-        return _train(trainer, run)
+        return _train(trainer, run, quiet)
 
 
 def _with_data(
@@ -97,14 +97,33 @@ def _with_data(
     return replace(config, model=model), data
 
 
-def _train(trainer: Trainer, run: RunFolder) -> Outcome:
+def _train(trainer: Trainer, run: RunFolder, quiet: bool) -> Outcome:
     def write() -> None:
         run.write_config(trainer.config)
         run.add_environment(trainer.world)
 
     on_main(trainer.world, write)
+    if trainer.world.is_main and not quiet:
+        _introduce(trainer)
     result = trainer.run()
     return Outcome(run.path, trainer.config, result, trainer.world.is_main)
+
+
+def _introduce(trainer: Trainer) -> None:
+    """Say what trains, on what and where, before there is something to wait for."""
+    world, data = trainer.world, trainer.data
+    devices = f"{world.size} × " if world.size > 1 else ""
+    print(f"folder      {trainer.folder.path}")
+    print(
+        f"data        {len(data.train):,} tokens to train on, "
+        f"{len(data.validation):,} to validate with"
+    )
+    print(f"device      {devices}{world.device.type}")
+    if trainer.step:
+        print(
+            f"goes on     after step {trainer.step:,} of {trainer.config.steps:,}"
+        )
+    print(flush=True)
 
 
 def _make_folder(folder: Path | None) -> tuple[Path, bool]:
