@@ -14,6 +14,7 @@ from lmlib.generate import (
     generate_batch,
     keep_top_k,
     keep_top_p,
+    printable,
     sample,
     stream,
     stream_batch,
@@ -372,3 +373,7 @@ def test_characters_come_when_they_are_whole():
     assert list(decode_stream(tokenizer, ids)) == ["a", "é", "🌍"]
     assert list(decode_stream(tokenizer, ids[:-1])) == ["a", "é", "\ufffd"]
     assert list(decode_stream(tokenizer, [0xFF, 0x41])) == ["\ufffd", "A"]
+
+
+def test_control_characters_do_not_reach_a_terminal():
+    assert printable("\x1b[2J\0\x7f\x9b1m a\té\n🌍") == "␛[2J␀␡\ufffd1m a\té\n🌍"

@@ -13,7 +13,7 @@ from lmlib.generate.streaming import (
     stream,
     stream_batch,
 )
-from lmlib.generate.text import decode_stream
+from lmlib.generate.text import decode_stream, printable
 
 __all__ = [
     "decode_stream",
@@ -21,6 +21,7 @@ __all__ = [
     "generate_batch",
     "keep_top_k",
     "keep_top_p",
+    "printable",
     "sample",
     "stream",
     "stream_batch",

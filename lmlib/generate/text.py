@@ -5,7 +5,11 @@ from collections.abc import Iterable, Iterator
 
 from lmlib.bpe import Tokenizer
 
-__all__ = ["decode_stream"]
+__all__ = ["decode_stream", "printable"]
+
+_SHOWN = {code: code + 0x2400 for code in range(0x20)}  # as pictures: ␀ to ␟
+_SHOWN |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+del _SHOWN[ord("\n")], _SHOWN[ord("\t")]
 
 
 def decode_stream(tokenizer: Tokenizer, ids: Iterable[int]) -> Iterator[str]:
@@ -20,3 +24,12 @@ def decode_stream(tokenizer: Tokenizer, ids: Iterable[int]) -> Iterator[str]:
             yield text
     if text := decoder.decode(b"", final=True):
         yield text
+
+
+def printable(text: str) -> str:
+    """Return text as a terminal can show it: pictures for control characters.
+
+    A model that has learned little writes them, and they would move the cursor or
+    change colours. Line breaks and tabs stay.
+    """
+    return text.translate(_SHOWN)

@@ -29,7 +29,7 @@ from lmlib.data import BatchLoader
 from lmlib.data.batches import Batch
 from lmlib.distributed import World, any_rank, on_main, replicate, shard
 from lmlib.flops import mfu, step_flops
-from lmlib.generate import decode_stream, stream
+from lmlib.generate import decode_stream, printable, stream
 from lmlib.hardware.devices import get_device
 from lmlib.hardware.peaks import peak_flops
 from lmlib.hardware.process import is_out_of_memory
@@ -371,7 +371,9 @@ class Trainer:
                 decode_stream(tokenizer, self._watched(ids))
             )
         self.logs.write_sample(self.step, text)
-        self.progress.say(f"\n--- after {self.step:,} steps ---\n{text}\n")
+        self.progress.say(
+            f"\n--- after {self.step:,} steps ---\n{printable(text)}\n"
+        )
 
     # --- saving and going on ---------------------------------------------------
 

@@ -21,7 +21,7 @@ from lmlib.cli.files import print_json
 from lmlib.cli.models import open_model, with_tokenizer
 from lmlib.data.prepare import END_OF_TEXT
 from lmlib.files import name_what_is_full
-from lmlib.generate import decode_stream, generate_batch, stream
+from lmlib.generate import decode_stream, generate_batch, printable, stream
 from lmlib.generate.sampling import check_options
 from lmlib.hardware.devices import get_device
 from lmlib.model import TransformerLM
@@ -229,7 +229,7 @@ class _Counted:
 
 def _write(text: str) -> None:
     with name_what_is_full("standard output"):
-        sys.stdout.write(text)
+        sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
 
 
