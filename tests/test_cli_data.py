@@ -195,7 +195,7 @@ WRONG = [
     (["prepare", *TO], "Name the files to encode"),
     (["prepare", "book.txt", "--tokenizer", "tokenizer.json"], "--out requires an argument"),
     (["prepare", "missing.txt", *TO], "missing.txt: No such file"),
-    (["prepare", ".", *TO], ".: Is a directory"),
+    (["prepare", ".", *TO], ". is a folder: name a file in it."),
     (["prepare", "empty.txt", *TO], "There is no text"),
     (["prepare", "book.txt", "latin1.txt", *TO], "latin1.txt' is not UTF-8"),
     (["prepare", "book.txt", "cut.gz", *TO], "cut.gz' is damaged"),

@@ -503,7 +503,7 @@ WRONG = [
     (["train", *TO], "Name the files to train on"),
     (["train", "good.txt", "--out", "out.json"], "--vocab-size requires an argument"),
     (["train", "missing.txt", *TO], "missing.txt: No such file"),
-    (["train", ".", *TO], ".: Is a directory"),
+    (["train", ".", *TO], ". is a folder: name a file in it."),
     (["train", "empty.txt", *TO], "no text to train on"),
     (["train", "latin1.txt", *TO], "latin1.txt' is not UTF-8: unexpected end of data at byte 2"),
     (["train", "cut.gz", *TO], "cut.gz' is damaged"),

@@ -132,5 +132,5 @@ def _decode(decoder, block: bytes, final: bool, position: int, path) -> str:
         at = position - held + error.start
         raise ValueError(
             f"{os.fspath(path)!r} is not UTF-8: {error.reason} at byte {at} "
-            f"(0x{error.object[error.start]:02x})."
+            f"(0x{error.object[error.start]:02x}). Convert it, as iconv does."
         ) from None

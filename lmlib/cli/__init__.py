@@ -5,6 +5,7 @@ used, so that ``lmlib --help`` stays fast.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -17,10 +18,11 @@ from lmlib.files import name_what_is_full
 
 __all__ = ["app", "main"]
 
-EXIT_CODES = """Exit codes: 0 success; 1 the answer is no (tokenizer compare), or a loss is not
-finite (train); 2 wrong usage or input, which one line on standard error explains;
-130 interrupted by Ctrl-C; 141 the reader of the output went away; 143 terminated.
-"""  # noqa: E501 (it fits a terminal of 80 columns)
+EXIT_CODES = """Exit codes: 0 success; 1 the answer is no (tokenizer compare), or a
+loss is not finite (train); 2 wrong usage or input, which a line on standard error
+explains; 130 interrupted by Ctrl-C; 141 the reader of the output left; 143
+terminated.
+"""
 
 
 def _shown(default: object) -> object:
@@ -149,7 +151,10 @@ def _drop_output() -> None:
 
 
 def _in_one_line(error: Exception) -> str:
+    if isinstance(error, IsADirectoryError) and error.filename:
+        return f"{error.filename} is a folder: name a file in it."
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
         return " ".join(f"{place}{error.strerror}".splitlines())
-    return " ".join(str(error).split())
+    items_ended = re.sub(r"^(\s+.*\w)$", r"\1.", str(error), flags=re.MULTILINE)
+    return " ".join(items_ended.split())
