@@ -45,6 +45,12 @@ def test_text_becomes_tokens_and_a_tokenizer_in_the_folder(opened, tmp_path):
     ]
 
 
+def test_a_script_on_one_device_names_no_world(tmp_path):
+    (tmp_path / "a.txt").write_text(TEXT)
+    data = open_dataset(TrainConfig(model=MODEL, data=str(tmp_path / "a.txt"), tokenizer="bytes"), tmp_path / "run")
+    assert len(data.train) + len(data.validation) == len(TEXT) + 1
+
+
 def test_the_second_time_the_tokens_are_there(opened, tmp_path):
     first = opened(vocab_size=300, data="a.txt")
     for name in ("a.txt", "b.txt"):

@@ -13,6 +13,7 @@ from lmlib.data import TokenFile, open_tokens, prepare_tokens
 from lmlib.data.prepare import END_OF_TEXT
 from lmlib.distributed import World, on_main
 from lmlib.files import write_atomically
+from lmlib.hardware.devices import get_device
 from lmlib.train.config import CORPORA, TOKENS, TrainConfig
 from lmlib.train.run_folder import RunFolder
 
@@ -57,7 +58,7 @@ class Dataset:
 def open_dataset(
     config: TrainConfig,
     path: str | Path,
-    world: World,
+    world: World | None = None,
     *,
     vocab_size: int | None = None,
     progress: bool = False,
@@ -71,6 +72,7 @@ def open_dataset(
     file, or other texts than the tokens there were made of; and OSError for what
     cannot be read.
     """
+    world = world or World(get_device(config.device))
     folder = RunFolder(Path(path))
     on_main(world, _prepare, config, folder, vocab_size, progress)
     tokenizer = None
