@@ -375,7 +375,8 @@ def _assumptions(plan: TrainingPlan) -> Iterator[str]:
         )
         yield (
             f"N is {working_parameters(plan.shape):,}, the parameters that a token "
-            "is multiplied with: those that are only looked up are not among them."
+            "is multiplied with: those that are only looked up are not among them. "
+            "L blocks of H heads of K elements attend over T tokens."
         )
     elif plan.params is not None:
         yield (

@@ -93,7 +93,7 @@ def _print_device(device: DeviceFacts) -> None:
     if device.compute_capability:
         facts.append(f"compute capability {device.compute_capability}")
     if device.threads:
-        facts.append(f"{device.threads} threads")
+        facts.append(f"{device.threads} thread{'s' * (device.threads > 1)}")
     print(f"\n{device.device:8}  {', '.join(facts)}")
     if device.data_sheet:
         print(f"          data sheet: {device.data_sheet}, dense")
