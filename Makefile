@@ -33,7 +33,7 @@ $(BIN)/python:
 
 # torch first: the lock does not name the wheels that a CUDA build brings with it
 $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
-	@echo "installing what requirements.lock pins into $(VENV): a few minutes and 1.6 GB the first time"
+	@echo "installing what requirements.lock pins into $(VENV): a few minutes and 1.8 GB the first time"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' requirements.lock)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
