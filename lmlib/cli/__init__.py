@@ -16,12 +16,12 @@ from cyclopts import App, CycloptsError, Parameter
 from lmlib import __version__
 from lmlib.files import name_what_is_full
 
-__all__ = ["app", "main"]
+__all__ = ["EXIT_CODES", "app", "main"]
 
 EXIT_CODES = """Exit codes: 0 success; 1 the answer is no (tokenizer compare), or a
-loss is not finite (train); 2 wrong usage or input, which a line on standard error
-explains; 130 interrupted by Ctrl-C; 141 the reader of the output left; 143
-terminated.
+loss is not finite (train); 2 wrong usage or input, which a line on standard
+error explains; 130 interrupted by Ctrl-C; 141 the reader of the output went
+away; 143 terminated.
 """
 
 
