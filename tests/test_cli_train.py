@@ -238,7 +238,7 @@ def test_without_options_it_learns_what_its_help_says(run):
         ("--data text.txt --tokenizer bytes --vocab-size 200", "data have 257 ids, and the model 200"),
         ("--data text.txt --tokenizer bytes --context-length 5000", "a window takes 5,001"),
         ("--config none.toml", "none.toml"),
-        ("--resume none", "none holds no run"),
+        ("--resume none", "none holds no run: there is no such folder"),
         ("--resume none --preset tiny", "leave --preset out"),
         ("--device cuda:7", "no device 'cuda:7'"),
         ("--precision tf32", "tf32 is what NVIDIA GPUs"),

@@ -129,6 +129,8 @@ class RunFolder:
 
     def _what_it_is(self) -> str:
         """Say what a folder without settings is, and what to do instead."""
+        if not self.path.exists():
+            return "there is no such folder"
         if (self.path / META).is_file():
             run = self.path.absolute().parents[1]
             return f"it is a checkpoint of one. Say --resume {run}"
