@@ -9,7 +9,8 @@ import pytest
 CODE = """
 import os, sys
 from lmlib.__main__ import run
-os.getloadavg, os.cpu_count = lambda: (float(sys.argv[1]), 0.0, 0.0), lambda: 8
+load = float(sys.argv[1])
+os.getloadavg, os.cpu_count = lambda: (load, load, load), lambda: 8
 before = [name for name in ("torch", "numpy") if name in sys.modules]
 sys.argv = ["lmlib", "--version"]
 code = run()
