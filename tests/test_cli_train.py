@@ -285,7 +285,8 @@ def test_a_folder_that_is_no_run_is_named_for_what_it_is(run, refused, folder):
     assert "imported holds no run: it holds a model, as lmlib import writes it" in refused("--resume imported")
     assert "exported holds no run: it holds a model for Hugging Face's tools" in refused("--resume exported")
     assert f"Say --resume {folder}/here" in refused("--resume here/checkpoints/step-00000003")
-    assert "runs holds no run: there is no config.toml in it" in refused("--resume runs")
+    Path("other").mkdir()
+    assert "other holds no run: there is no config.toml in it" in refused("--resume other")
 
 
 def test_a_folder_with_the_beginning_of_a_run_is_refused(run, refused):
