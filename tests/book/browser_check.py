@@ -30,18 +30,19 @@ class View:
     """A window to look at pages through."""
 
     width: int
-    mode: str  # "light" or "dark"
+    height: int
+    modes: tuple[str, ...]  # in which contrast is looked at
 
     def __str__(self) -> str:
-        return f"{self.width} px, {self.mode}"
+        return f"{self.width} px"
 
     @property
     def options(self) -> dict:
-        height = 900 if self.width > 600 else 844
-        return {"viewport": {"width": self.width, "height": height}, "color_scheme": self.mode}
+        return {"viewport": {"width": self.width, "height": self.height}, "color_scheme": "light"}
 
 
-DESKTOP, DARK, PHONE = View(1280, "light"), View(1280, "dark"), View(390, "light")
+DESKTOP = View(1280, 900, modes=("light", "dark"))
+PHONE = View(390, 844, modes=())  # its colors are those of the desktop
 
 
 class Witness:
@@ -83,17 +84,21 @@ class Witness:
 
 def site_complaints(browser: Browser, site: Path, home: str, view: View) -> list[str]:
     """Make every check on every page, in one view."""
+    seen: set[str] = set()
     with browser.new_context(**view.options) as context:
         return [
             complaint
             for page in pages(site)
             if page != "index.html"  # the redirect, which has a test of its own
-            for complaint in page_complaints(context, home, page, view)
+            for complaint in page_complaints(context, home, page, view, seen)
         ]
 
 
-def page_complaints(context: BrowserContext, home: str, page: str, view: View) -> list[str]:
-    """Load one page once and make every check on it."""
+def page_complaints(
+    context: BrowserContext, home: str, page: str, view: View, seen: set[str] | None = None
+) -> list[str]:
+    """Load one page once and make every check on it; the contrast of kinds of text in `seen` is known."""
+    seen = set() if seen is None else seen
     tab = context.new_page()
     try:
         witness = Witness(tab, home)
@@ -104,7 +109,10 @@ def page_complaints(context: BrowserContext, home: str, page: str, view: View) -
         unfold(tab)
         found += [*width_complaints(tab), *clipping_complaints(tab)]
         found += code_complaints(tab) if view.width >= 1280 else []  # on a phone code scrolls
-        found += axe_complaints(tab, contrast=view.width >= 1280)  # on a phone colors are those of the desktop
+        tab.evaluate(AXE_SCRIPT)
+        found += structure_complaints(tab, view)
+        for mode in view.modes:
+            found += contrast_complaints(tab, mode, seen)
     finally:
         tab.close()
     return [f"{page} at {view}: {complaint}" for complaint in found]
@@ -121,8 +129,6 @@ def unfold(tab: Page) -> None:
         """() => {
             document.querySelectorAll("article details").forEach(fold => { fold.open = true; });
             document.querySelectorAll("article .toggle-hidden button.toggle-button").forEach(b => b.click());
-            // no fades: a text that is still appearing has too little contrast
-            document.getAnimations().forEach(fade => fade.finish());
             // the page's own script marks what scrolls now, in the frame after this one
             return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))));
         }"""
@@ -220,16 +226,62 @@ def clipping_complaints(tab: Page) -> list[str]:
     return [f"{text}: let it wrap, or scroll inside itself" for text in found]
 
 
-def axe_complaints(tab: Page, contrast: bool = True) -> list[str]:
-    """No violation of the accessibility rules of axe-core; that of contrast takes most of the time."""
-    keep_one_token_of_a_kind(tab)
-    tab.evaluate(AXE_SCRIPT)
-    result = tab.evaluate(
-        """contrast => axe.run({
-            resultTypes: ["violations"], rules: { "color-contrast": { enabled: contrast } }
-        })""",
-        contrast,
+def structure_complaints(tab: Page, view: View) -> list[str]:
+    """No violation of the accessibility rules of axe-core, that of contrast apart.
+
+    A narrow page is the same page; what scrolls there may be more.
+    """
+    contrast, scrolling = "color-contrast", "scrollable-region-focusable"
+    which = {"runOnly": [scrolling]} if view == PHONE else {"rules": {contrast: {"enabled": False}}}
+    return axe_complaints(tab.evaluate("options => axe.run(options)", {"resultTypes": ["violations"], **which}))
+
+
+def contrast_complaints(tab: Page, mode: str, seen: set[str]) -> list[str]:
+    """The text has enough contrast; of texts of one size and color on one background, one is looked at.
+
+    axe needs milliseconds for each text of a page, and a chapter's code alone has thousands of words.
+    """
+    tab.emulate_media(color_scheme=mode)
+    tab.wait_for_function("mode => document.documentElement.dataset.theme === mode", arg=mode)
+    kinds = tab.evaluate(
+        """() => {
+            // no fades: a text that is still appearing has too little contrast
+            document.getAnimations().forEach(fade => fade.finish());
+            const behind = new Map([[null, ""]]);
+            const describe = e => {
+                if (!behind.has(e)) {
+                    const { backgroundColor, backgroundImage, opacity } = getComputedStyle(e);
+                    const layer = [backgroundColor, backgroundImage, opacity].join();
+                    const isNothing = layer === "rgba(0, 0, 0, 0),none,1";
+                    behind.set(e, describe(e.parentElement) + (isNothing ? "" : ` on ${layer}`));
+                }
+                return behind.get(e);
+            };
+            const hasText = e => e.matches("input, select, textarea")
+                || [...e.childNodes].some(child => child.nodeType === Node.TEXT_NODE && child.data.trim());
+            window.textsOfKind = {};
+            for (const e of document.body.querySelectorAll("*")) {
+                if (!hasText(e) || !e.checkVisibility({ visibilityProperty: true })) continue;
+                const { color, fontSize, fontWeight } = getComputedStyle(e);
+                window.textsOfKind[[color, fontSize, fontWeight, describe(e)].join(" ")] ??= e;
+            }
+            return Object.keys(window.textsOfKind);
+        }"""
     )
+    new = [kind for kind in kinds if kind not in seen]
+    seen.update(new)
+    if not new:
+        return []
+    result = tab.evaluate(
+        """kinds => axe.run({ include: kinds.map(kind => window.textsOfKind[kind]) },
+            { resultTypes: ["violations"], runOnly: ["color-contrast"] })""",
+        new,
+    )
+    return [f"in {mode} mode {complaint}" for complaint in axe_complaints(result)]
+
+
+def axe_complaints(result: dict) -> list[str]:
+    """One complaint for each rule of axe-core that a page violates."""
     complaints = []
     for violation in result["violations"]:
         first = violation["nodes"][0]
@@ -239,25 +291,6 @@ def axe_complaints(tab: Page, contrast: bool = True) -> list[str]:
             f"first {first['html'][:160]} {reason[:240]}"
         )
     return complaints
-
-
-def keep_one_token_of_a_kind(tab: Page) -> None:
-    """Make plain text of the coloured words of code that look like an earlier one in the same kind of box.
-
-    axe looks at the contrast of each of the thousands of words that a chapter's code has: seven seconds a page.
-    """
-    tab.evaluate(
-        """() => {
-            const seen = new Set();
-            for (const token of document.querySelectorAll("article pre span, article .sig span")) {
-                const box = token.closest(".cell_input, .output, .highlight, .sig");
-                const kind = [token.className, box?.className, token.closest(".admonition")?.className].join("|");
-                if (seen.has(kind)) token.replaceWith(...token.childNodes);
-                else seen.add(kind);
-            }
-            document.querySelectorAll("article pre").forEach(code => code.normalize());
-        }"""
-    )
 
 
 # What a reader does with a page

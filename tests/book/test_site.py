@@ -113,10 +113,16 @@ BROWSER_FAULTS = {
         "cuts its content off",
         PHONE,
     ),
-    "pale text": ('<p style="color: #ddd; background: #fff">hardly there</p>', "axe color-contrast", DESKTOP),
+    "pale text": ('<p style="color: #ddd">hardly there</p>', "in light mode axe color-contrast", DESKTOP),
+    "dim text in the dark": ('<p style="color: #333">hardly there</p>', "in dark mode axe color-contrast", DESKTOP),
     "pale text in a fold": (
         '<details><summary>Hint</summary><p style="color: #ddd; background: #fff">pale</p></details>',
         "axe color-contrast",
+        DESKTOP,
+    ),
+    "one pale word": (
+        '<p>As <span>legible</span> as <span style="opacity: 0.2">others</span></p>',
+        "in light mode axe color-contrast.*, 1 times",
         DESKTOP,
     ),
     "unreachable scroller": (
@@ -124,6 +130,12 @@ BROWSER_FAULTS = {
         "axe scrollable-region-focusable",
         DESKTOP,
     ),
+    "unreachable scroller on a phone": (
+        '<div style="overflow-x: auto"><div style="width: 600px; height: 20px">x</div></div>',
+        "axe scrollable-region-focusable",
+        PHONE,
+    ),
+    "heading without words": ("<h2></h2>", "axe empty-heading", DESKTOP),
 }
 
 FILE_FAULTS = {

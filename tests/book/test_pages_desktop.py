@@ -1,4 +1,4 @@
-"""Every page of the built book on a desktop, in light mode."""
+"""Every page of the built book on a desktop, in light and in dark mode."""
 
 from tests.book.browser_check import DESKTOP, site_complaints
 from tests.book.conftest import report
