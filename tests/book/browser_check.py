@@ -310,22 +310,22 @@ def _words(text: str) -> set[str]:
     return set(re.findall(r"\b[a-z]{6,}\b", text.lower()))
 
 
-def search_complaints(context: BrowserContext, home: str, word: str, page: str) -> list[str]:
-    """Typing `word` into the search page lists `page`."""
+def search_complaints(context: BrowserContext, home: str, pages_of: dict[str, str]) -> list[str]:
+    """Typing each word into the search page lists the page that `pages_of` gives for it."""
+    complaints = []
     tab = context.new_page()
-    try:
-        tab.goto(home + "search.html", wait_until="load")
+    tab.goto(home + "search.html", wait_until="load")
+    for word, page in pages_of.items():
         field = tab.locator("main input[type=search]")
         field.fill(word)
         field.press("Enter")
+        tab.wait_for_url(f"**/search.html?q={word}*")
         summary = tab.locator("#search-results .search-summary, #search-results p").first
         expect(summary).to_contain_text(re.compile("found|did not match", re.I), timeout=PATIENCE)
         found = tab.locator("#search-results ul.search a").evaluate_all("links => links.map(link => link.href)")
-    finally:
-        tab.close()
-    if any(address.split("?")[0].split("#")[0] == home + page for address in found):
-        return []
-    return [f'search.html: a search for "{word}" does not list {page}, where it stands']
+        if not any(address.split("?")[0].split("#")[0] == home + page for address in found):
+            complaints.append(f'search.html: a search for "{word}" does not list {page}, where it stands')
+    return complaints
 
 
 def copy_complaints(context: BrowserContext, home: str, page: str) -> list[str]:

@@ -5,6 +5,8 @@ Every page in each view is checked by test_pages_*.py, one view a file, which ma
 
 import os
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,13 +21,19 @@ START = "book/index.html"
 # The real book
 
 
+@cache
+def complaints_of(check: Callable, site: Path) -> list[str]:
+    """What a check says about the real book."""
+    return check(site)
+
+
 def test_links(site):
-    complaints = page_check.link_complaints(site)
+    complaints = complaints_of(page_check.link_complaints, site)
     assert not complaints, report(complaints)
 
 
 def test_alt_texts(site):
-    complaints = page_check.image_complaints(site)
+    complaints = complaints_of(page_check.image_complaints, site)
     assert not complaints, report(complaints)
 
 
@@ -38,14 +46,10 @@ def test_root_leads_to_the_first_page(server, browser):
 
 def test_search_finds_words_of_notebooks(site, server, browser):
     words = {page: browser_check.word_only_in_code(site, page) for page in notebooks(site)}
-    assert any(words.values()), "no notebook has a word in its code that no other page has"
+    pages_of = {word: page for page, word in words.items() if word}
+    assert pages_of, "no notebook has a word in its code that no other page has"
     with browser.new_context() as context:
-        complaints = [
-            complaint
-            for page, word in words.items()
-            if word
-            for complaint in browser_check.search_complaints(context, server, word, page)
-        ]
+        complaints = browser_check.search_complaints(context, server, pages_of)
     assert not complaints, report(complaints)
 
 
@@ -203,7 +207,7 @@ def test_browser_sees(fault, look):
 @pytest.mark.parametrize("fault", FILE_FAULTS)
 def test_files_show(fault, site, tmp_path):
     addition, check, complaint = FILE_FAULTS[fault]
-    before = check(site)  # a fault of the book itself has a test of its own
+    before = complaints_of(check, site)  # a fault of the book itself has a test of its own
     complaints = [text for text in check(with_addition(site, tmp_path, addition)) if text not in before]
     assert len(complaints) == 1, report(complaints)
     assert complaint in complaints[0]
@@ -212,7 +216,7 @@ def test_files_show(fault, site, tmp_path):
 
 def test_search_misses_a_word_that_is_nowhere(server, browser):
     with browser.new_context() as context:
-        [complaint] = browser_check.search_complaints(context, server, "zyzzogeton", START)
+        [complaint] = browser_check.search_complaints(context, server, {"zyzzogeton": START})
     assert "zyzzogeton" in complaint
 
 
