@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from safetensors.torch import load_file
 
+from lmlib.bpe import Tokenizer
 from lmlib.cli import main
 from lmlib.cli.train import NOTES
 from lmlib.cli.train.run import _make_folder
@@ -46,8 +48,11 @@ def small(**changes):
         "save_every": 3,
         "sample_tokens": 8,
     }
-    words = [f"--{name.replace('_', '-')} {value}" for name, value in {**options, **changes}.items()]
-    return " ".join(words)
+    return flags(**{**options, **changes})
+
+
+def flags(**options):
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -78,12 +83,15 @@ def run(capsys):
 def refused(run, folder):
     """The one line that says what is wrong; no new folder is left behind."""
 
+    def files():
+        return sorted(path for path in folder.rglob("*") if path.name != "runs")
+
     def refused(words):
-        before = sorted(folder.rglob("*"))
+        before = files()
         done = run(words)
         assert done.code == 2, done.err
         assert re.fullmatch(r"error: .*\n", done.err), done.err
-        assert sorted(path for path in folder.rglob("*") if path.name != "runs") == before
+        assert files() == before
         return done.err
 
     return refused
@@ -198,10 +206,111 @@ def test_help_shows_presets_as_flags_that_make_the_same_run(run, preset, monkeyp
     asked = []
     monkeypatch.setattr("lmlib.cli.train.run.start", lambda settings, *_: asked.append(settings) or 1 / 0)
     for words in (f"--preset {preset}", f"--config empty.toml {flags}"):
-        Path("empty.toml").touch()
+        Path("empty.toml").write_text("" if "model" in PRESETS[preset] else 'model = "tiny"')
         with pytest.raises(ZeroDivisionError):
             run(words)
-    assert draft(asked[0]) == draft(asked[1])
+    assert draft({"model": "tiny", **asked[0]}) == draft(asked[1])
+
+
+# --- a run that starts from a model ---------------------------------------------------------------
+
+
+@pytest.fixture
+def trained(run):
+    """The folder of a short run."""
+    assert run(f"{small(steps=4)} --out trained --quiet").code == 0
+    return Path("trained")
+
+
+def tuning(**changes):
+    """Options of a run of seconds that has its shape and its tokenizer from elsewhere."""
+    options = {
+        "data": "text.txt",
+        "steps": 6,
+        "batch_size": 4,
+        "micro_batch_size": 2,
+        "warmup_steps": 1,
+        "eval_windows": 5,
+        "save_every": 0,
+        "sample_tokens": 8,
+    }
+    return flags(**{**options, **changes})
+
+
+def config_of(folder):
+    return TrainConfig.from_dict(tomllib.loads(Path(folder, "config.toml").read_text()))
+
+
+def test_import_train_on_export(run, trained, folder):
+    """From a folder of Hugging Face and back, by way of an imported one."""
+    assert main(["export", "trained", "--out", "exported", "--quiet"]) == 0
+    assert main(["import", "exported", "--out", "imported", "--quiet"]) == 0
+    (folder / "more.txt").write_text("the whale, the white whale. " * 60)
+    for source, found in [
+        ("trained", "trained/checkpoints/step-00000004"),
+        ("exported", "exported"),
+        ("imported", "imported/checkpoints/step-00000000"),
+    ]:
+        done = run(f"--init-from {source} {tuning(data='more.txt')} --dropout 0 --out from-{source}")
+        assert done.code == 0, done.err
+        assert f"started from {folder}/{found}" in squeezed(done.out)
+        config = config_of(f"from-{source}")
+        assert config.init_from == f"{folder}/{found}"  # and no other checkpoint that is the best one later
+        assert config.tokenizer == f"{folder}/{source}"
+        assert config.lr == PRESETS["finetune"]["lr"]
+        assert config.model == replace(config_of("trained").model, dropout=0.0)
+        assert weights(f"from-{source}", 0) == weights("trained", 4)
+        assert curve(f"from-{source}") == curve("from-trained")
+        assert Path(f"from-{source}/tokenizer.json").read_text() == Path("trained/tokenizer.json").read_text()
+    assert main(["export", "from-exported", "--out", "again", "--quiet"]) == 0
+
+
+def test_settings_come_before_those_of_finetune_and_its_shape_before_that_of_a_preset(run, trained):
+    Path("run.toml").write_text('init_from = "trained"\nlr = 0.5\nsteps = 2')
+    for words, lr, batch_size in [
+        ("--config run.toml", 0.5, 4),
+        ("--config run.toml --lr 0.25", 0.25, 4),
+        ("--init-from trained --preset tiny --steps 2", PRESETS["tiny"]["lr"], 4),
+    ]:
+        assert run(f"{words} --data text.txt --batch-size 4 --sample-tokens 0 --out new --quiet").code == 0
+        config = config_of("new")
+        assert (config.lr, config.batch_size, config.steps) == (lr, batch_size, 2)
+        assert config.model == config_of("trained").model
+        shutil.rmtree("new")
+
+
+def test_a_model_to_start_from_is_refused_where_it_does_not_fit(refused, trained, folder):
+    Path("model.toml").write_text('init_from = "trained"\ndata = "text.txt"\n[model]\nd_ff = 100')
+    Tokenizer({i: bytes([255 - i]) for i in range(256)}, []).save("other.json")
+    assert main(["data", "prepare", "text.txt", "--tokenizer", "other.json", "--out", "other.bin", "--quiet"]) == 0
+    before = f"--init-from trained {tuning()}"
+    here = f"the model in {folder}/trained/checkpoints/step-00000004"
+    for words, message in [
+        (f"{before} --num-layers 3", f"num_layers is 3, and {here} has 2: leave num_layers out"),
+        (f"{before} --num-heads 3", f"num_heads is 3, and {here} has 2"),
+        (f"{before} --shape tiny", f"vocab_size is 1024, and {here} has 257"),
+        ("--config model.toml", f"d_ff is 100, and {here} has 64"),
+        (f"{before} --tokenizer other.json", "The data were made by another tokenizer than that of the model in "),
+        (f"{before} --tokenizer train", "know the ids of one tokenizer alone: name it"),
+        (before.replace("text.txt", "other.bin"), f"{folder}/other.bin was made by another tokenizer"),
+        (f"--init-from nowhere {tuning()}", "nowhere is no folder: name that of a run"),
+        (f"--init-from . {tuning()}", "is neither the folder of a run nor a checkpoint of one"),
+        ("--config nothing.toml", "init_from must be the name of a folder, not 3"),
+    ]:
+        Path("nothing.toml").write_text("init_from = 3")
+        assert message in refused(words)
+
+
+def test_it_goes_on_without_the_model_that_it_started_from(run, trained, refused):
+    words = f"--init-from trained {tuning(save_every=3, eval_every=2)} --quiet"
+    assert run(f"{words} --out whole").code == 0
+    assert run(f"{words} --out again").code == 0
+    shutil.rmtree("again/checkpoints/step-00000006")
+    assert "init_from: " in refused("--resume again --init-from whole")
+    shutil.rmtree("trained")
+    assert run("--resume again --quiet").code == 0
+    assert curve("again") == curve("whole")
+    assert weights("again") == weights("whole")
 
 
 @pytest.mark.slow
@@ -383,6 +492,20 @@ def test_killed_and_resumed_it_is_one_unbroken_curve(run, start):
     assert curve("killed") == curve("whole")
     assert weights("killed", 40) == weights("whole", 40)
     assert not list(Path("killed/checkpoints").glob(".*"))
+
+
+@pytest.mark.slow  # another process; all that goes on is tested above
+def test_killed_and_resumed_without_the_model_that_it_started_from(run, start, trained):
+    words = f"--init-from trained {tuning(steps=3000, save_every=5, schedule='wsd', decay_steps=1)}"
+    killed = start(f"{words} --out killed")
+    wait_for(has_steps("killed", 7), killed)
+    killed.kill()
+    killed.communicate()
+    assert run(f"{words.replace('--steps 3000', '--steps 30')} --out whole --quiet").code == 0
+    shutil.rmtree("trained")
+    assert run("--resume killed --steps 30 --quiet").code == 0
+    assert curve("killed") == curve("whole")
+    assert weights("killed", 30) == weights("whole", 30)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

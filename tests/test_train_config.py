@@ -9,7 +9,7 @@ import tomli_w
 from lmlib.config import ModelConfig, named_config
 from lmlib.train import PRESETS, TrainConfig
 from lmlib.train.config import MAY_DIFFER
-from lmlib.train.settings import absolute_paths, draft, has_vocab_size, merged
+from lmlib.train.settings import absolute_paths, draft, has_vocab_size, merged, with_model
 
 MODEL = ModelConfig(257, 8, 16, 2, 2)
 
@@ -191,26 +191,47 @@ def test_the_vocabulary_may_be_open():
         draft({"model": {**sizes, "num_heads": 3}})
 
 
+def test_a_model_to_start_from_has_the_shape_of_all_that_is_left_out():
+    tiny = named_config("tiny")
+    assert with_model({"lr": 1.0}, tiny, "runs/1") == {"lr": 1.0, "model": tiny.to_dict()}
+    for same in ({"num_layers": 2}, {"shape": "tiny"}, "tiny", {"shape": "small", "dropout": 0.2} | tiny.to_dict()):
+        assert with_model({"model": same}, tiny, "runs/1")["model"] == tiny.to_dict()
+    dropped = with_model({"model": {"dropout": 0.2}}, tiny, "runs/1")
+    assert draft(dropped).model == replace(tiny, dropout=0.2)
+    for other in ({"num_heads": 3}, {"shape": "tiny", "num_heads": 3}):
+        with pytest.raises(ValueError, match="num_heads is 3, and the model in runs/1 has 4: leave num_heads out"):
+            with_model({"model": other}, tiny, "runs/1")
+    with pytest.raises(ValueError, match="no config key 'heads'"):
+        draft(with_model({"model": {"heads": 2}}, tiny, "runs/1"))
+
+
 def test_paths_mean_the_same_from_everywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    settings = {"data": ["moby_dick", "a.txt"], "validation_data": "/b.txt", "tokenizer": "t", "lr": 1}
+    settings = {
+        "data": ["moby_dick", "a.txt"],
+        "validation_data": "/b.txt",
+        "tokenizer": "t",
+        "lr": 1,
+        "init_from": "r",
+    }
     assert absolute_paths(settings) == {
         "data": ["moby_dick", str(tmp_path / "a.txt")],
         "validation_data": ["/b.txt"],
         "tokenizer": str(tmp_path / "t"),
         "lr": 1,
+        "init_from": str(tmp_path / "r"),
     }
     assert absolute_paths({"tokenizer": "gpt2"}) == {"tokenizer": "gpt2"}
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_are_configs(name):
-    assert draft(PRESETS[name]).steps >= 100
+    assert draft({"model": "tiny", **PRESETS[name]}).steps >= 100
 
 
 @pytest.mark.parametrize("steps", [1, 2, 50, 100])
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_serves_any_number_of_steps(name, steps):
-    short = draft(merged(PRESETS[name], {"steps": steps}))
+    short = draft(merged({"model": "tiny"}, PRESETS[name], {"steps": steps}))
     assert short.warmup_steps < short.steps == steps
     assert short.learning_rate(steps - 1) > 0

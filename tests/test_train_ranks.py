@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from lmlib.distributed import join_world
+from lmlib.export import save_trained
+from lmlib.model import TransformerLM
 from tests.ranks import run_ranks
 from tests.training import MODEL, curve, state, trainer
 
@@ -38,12 +40,29 @@ def train_on_two(folder):
                 "same random numbers": torch.get_rng_state().equal(generator),
                 "plain": state(plain)["model"],
             }
+            if precision == "fp32":
+                found[parallel, precision]["started"] = start_on_two(folder, name, world, changes)
     return found
+
+
+def start_on_two(folder, name, world, changes):
+    """Start from a model, then go on from the beginning; return whether that is the same."""
+    start = {**changes, "steps": 2, "save_every": 0, "model": PLAIN}
+    whole = trainer(folder / name / "started", world=world, init_from=str(folder / "source"), **start)
+    whole.run()
+    if world.is_main:
+        shutil.copytree(folder / name / "started", folder / name / "started again")
+    torch.distributed.barrier()
+    again = trainer(folder / name / "started again", world=world, resume=0, init_from=str(folder / "source"), **start)
+    again.run()
+    return state(again) == state(whole)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("ranks")
+    folder = tmp_path_factory.mktemp("ranks")
+    save_trained(folder / "source", TransformerLM(MODEL, generator=torch.Generator().manual_seed(1234)))
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +93,16 @@ def test_two_are_as_good_as_one(ranks, folder, tmp_path, kind):
         for name in {"loss", "validation_loss"} & mine.keys():
             assert theirs[name] == pytest.approx(mine[name], abs=near)
     assert ranks[0][kind]["plain"] == ranks[1][kind]["plain"]
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_two_start_from_a_model_as_one_does(ranks, folder, tmp_path, parallel):
+    assert all(rank[parallel, "fp32"]["started"] for rank in ranks)
+    source = str(folder / "source")
+    trainer(tmp_path, init_from=source, model=PLAIN, micro_batch_size=1, steps=2, save_every=0).run()
+    for mine, theirs in zip(curve(tmp_path), curve(folder / f"{parallel}-fp32" / "started"), strict=True):
+        for name in {"loss", "validation_loss"} & mine.keys():
+            assert theirs[name] == pytest.approx(mine[name], abs=1e-5)
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])

@@ -48,23 +48,16 @@ def open_model(folder: Path, checkpoint: str | None) -> Loaded:
     Raises FileNotFoundError if there is none, and ValueError for a checkpoint that
     is chosen where there is no choice.
     """
-    from lmlib.export import load_hugging_face, load_trained
-    from lmlib.export.files import CONFIG
+    from lmlib.export import load_model
     from lmlib.export.trained import CHECKPOINTS
 
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"{folder} is no folder: name that of a run, of a checkpoint in it, or "
-            "one that lmlib export wrote. Nothing is downloaded."
-        )
-    if checkpoint is not None and not (folder / CHECKPOINTS).is_dir():
+    is_run = (folder / CHECKPOINTS).is_dir()
+    if checkpoint is not None and folder.is_dir() and not is_run:
         raise ValueError(
             f"--checkpoint chooses among those of a run, and {folder} is not the "
             "folder of one: leave it out."
         )
-    if checkpoint is None and (folder / CONFIG).is_file():
-        return load_hugging_face(folder)
-    return load_trained(folder, which(checkpoint))
+    return load_model(folder, which(checkpoint))
 
 
 def with_tokenizer(loaded: Loaded, folder: Path, name: str | None) -> Tokenizer:

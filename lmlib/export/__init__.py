@@ -2,7 +2,8 @@
 
 A folder holds ``config.json``, ``model.safetensors`` and the files of a tokenizer,
 in the layout of a GPT-2 or of a Llama. Nothing here needs ``transformers``, and no
-pickle is opened. ``load_trained`` reads what ``lmlib train`` left.
+pickle is opened. ``load_trained`` reads what ``lmlib train`` left, and
+``load_model`` either of them.
 """
 
 from lmlib.export.config_json import (
@@ -10,6 +11,7 @@ from lmlib.export.config_json import (
     to_transformers_config,
 )
 from lmlib.export.loaded import Loaded
+from lmlib.export.opening import load_model
 from lmlib.export.reading import load_hugging_face
 from lmlib.export.trained import Trained, load_trained, save_trained
 from lmlib.export.weights import (
@@ -24,6 +26,7 @@ __all__ = [
     "from_transformers_config",
     "from_transformers_state_dict",
     "load_hugging_face",
+    "load_model",
     "load_trained",
     "save_hugging_face",
     "save_trained",

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -12,6 +11,7 @@ from torch import Tensor
 from lmlib.bpe.formats.gpt2 import read_json_object
 from lmlib.checkpoint.errors import errors_of_the_disk
 from lmlib.checkpoint.weights import read_weights
+from lmlib.config import ModelConfig
 from lmlib.export.config_json import from_transformers_config
 from lmlib.export.files import (
     CONFIG,
@@ -23,7 +23,7 @@ from lmlib.export.files import (
 from lmlib.export.loaded import Loaded, build_model, read_tokenizer
 from lmlib.export.weights import from_transformers_state_dict
 
-__all__ = ["load_hugging_face"]
+__all__ = ["load_hugging_face", "read_config"]
 
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
@@ -45,10 +45,9 @@ def load_hugging_face(
     folder = Path(folder)
     if dtype is not None:
         check_dtype(dtype)
-    content = _read_config(folder)
+    config = read_config(folder)
     files = _weight_files(folder)
     try:
-        config = from_transformers_config(content)
         weights = from_transformers_state_dict(config, _read_weights(files))
         model = build_model(config, weights, dtype)
         tokenizer, problem = read_tokenizer(folder)
@@ -58,13 +57,18 @@ def load_hugging_face(
     return Loaded(model=model, tokenizer=tokenizer, no_tokenizer=problem)
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> ModelConfig:
+    """The config of the model in a folder that ``load_hugging_face`` reads."""
     if not (folder / CONFIG).is_file():
         raise FileNotFoundError(
             f"There is no {CONFIG} in {folder}: name a folder that save_pretrained "
             "of transformers wrote. Nothing is downloaded."
         )
-    return read_json_object(folder / CONFIG)
+    content = read_json_object(folder / CONFIG)
+    try:
+        return from_transformers_config(content)
+    except ValueError as error:
+        raise ValueError(f"{folder} cannot be read: {error}") from None
 
 
 # --- weights ----------------------------------------------------------------------

@@ -7,15 +7,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lmlib.bpe import Tokenizer
-from lmlib.checkpoint import Checkpoint, CheckpointStore, TrainingState
+from lmlib.checkpoint import CheckpointStore, TrainingState
 from lmlib.checkpoint.folders import atomic_folder
-from lmlib.checkpoint.records import META
+from lmlib.checkpoint.listing import Which, candidates
+from lmlib.checkpoint.records import META, Meta, read_meta
 from lmlib.config import ModelConfig
 from lmlib.export.files import TOKENIZER, check_free, check_vocabulary
 from lmlib.export.loaded import Loaded, build_model, read_tokenizer
 from lmlib.model import TransformerLM
 
-__all__ = ["Trained", "load_trained", "save_trained"]
+__all__ = [
+    "Trained",
+    "find_checkpoint",
+    "load_trained",
+    "read_trained_config",
+    "save_trained",
+]
 
 CHECKPOINTS = "checkpoints"
 
@@ -42,27 +49,11 @@ def load_trained(
     ValueError, if it is not as it was saved, and ValueError if it does not hold a
     ``TransformerLM``, or if a checkpoint is to be chosen in a checkpoint.
     """
-    path = Path(path)
-    if (path / META).is_file():
-        run = path.resolve().parents[1]
-        if checkpoint is not None:
-            raise ValueError(
-                f"{path} is a checkpoint itself: to choose {checkpoint!r} instead, "
-                f"name the folder of its run, {run}."
-            )
-        found = CheckpointStore(path.parent).load(path)
-    elif (path / CHECKPOINTS).is_dir():
-        run, store = path, CheckpointStore(path / CHECKPOINTS)
-        best = "latest" if store.best_step is None else "best"
-        found = store.load(best if checkpoint is None else checkpoint)
-    else:
-        raise FileNotFoundError(
-            f"{path} is neither the folder of a run nor a checkpoint of one: there "
-            f"is no {CHECKPOINTS} and no {META} in it."
-        )
+    run, store, which = _choice(Path(path), checkpoint)
+    found = store.load(which)
     tokenizer, problem = read_tokenizer(run)
     try:
-        model = build_model(_config(found), found.model)
+        model = build_model(_config(found.meta), found.model)
         check_vocabulary(model.config, tokenizer)
     except ValueError as error:
         raise ValueError(f"{found.path} cannot be used: {error}") from None
@@ -73,6 +64,23 @@ def load_trained(
         step=found.meta.step,
         validation_loss=found.meta.validation_loss,
     )
+
+
+def find_checkpoint(path: Path) -> tuple[Path, Path]:
+    """The checkpoint that ``load_trained`` tries first, and the folder of its run.
+
+    Raises FileNotFoundError if there is none.
+    """
+    run, store, which = _choice(path, None)
+    return candidates(store.folder, which)[0], run
+
+
+def read_trained_config(path: Path) -> ModelConfig:
+    """The config of the model in a checkpoint; ValueError if it tells of none."""
+    try:
+        return _config(read_meta(path))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be used: {error}") from None
 
 
 def save_trained(
@@ -100,9 +108,31 @@ def save_trained(
         store.save(state, step=0, config=config)
 
 
-def _config(found: Checkpoint) -> ModelConfig:
+def _choice(
+    path: Path, checkpoint: Literal["best", "latest"] | int | None
+) -> tuple[Path, CheckpointStore, Which]:
+    """The folder of a run, its checkpoints, and which of them is asked for."""
+    if (path / META).is_file():
+        run = path.resolve().parents[1]
+        if checkpoint is not None:
+            raise ValueError(
+                f"{path} is a checkpoint itself: to choose {checkpoint!r} instead, "
+                f"name the folder of its run, {run}."
+            )
+        return run, CheckpointStore(path.parent), path
+    if (path / CHECKPOINTS).is_dir():
+        store = CheckpointStore(path / CHECKPOINTS)
+        best = "latest" if store.best_step is None else "best"
+        return path, store, best if checkpoint is None else checkpoint
+    raise FileNotFoundError(
+        f"{path} is neither the folder of a run nor a checkpoint of one: there "
+        f"is no {CHECKPOINTS} and no {META} in it."
+    )
+
+
+def _config(meta: Meta) -> ModelConfig:
     """The config of the model, which is a part of that of the run."""
-    config: Any = found.meta.config
+    config: Any = meta.config
     if not isinstance(config, Mapping) or not isinstance(
         config.get("model"), Mapping
     ):

@@ -82,6 +82,9 @@ class TrainConfig:
     tokenizer: str = "train"
     """A tokenizer.json or its folder; gpt2; bytes; or train, on the text itself."""
 
+    init_from: str | None = None
+    """A model to start from: the folder of a run, a checkpoint or Hugging Face."""
+
     steps: int = 1000
     """Steps of the optimizer."""
     batch_size: int = 32
@@ -160,6 +163,10 @@ class TrainConfig:
                 "text",
                 getattr(self, name),
             )
+        if self.init_from is not None:
+            holds = isinstance(self.init_from, str)
+            check(holds, "init_from", "the name of a folder", self.init_from)
+            check_unicode("init_from", self.init_from)
         for name in ("data", "validation_data"):
             for file in getattr(self, name):
                 check_unicode(name, file)

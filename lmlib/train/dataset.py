@@ -44,7 +44,8 @@ class Dataset:
         if known is not None and known > vocab_size:
             raise ValueError(
                 f"The data have {known:,} ids, and the model {vocab_size:,}: make "
-                f"its vocab_size {known} or more."
+                f"its vocab_size {known} or more, or use the tokenizer that the "
+                "model was made for."
             )
         train, validation = (
             replace(tokens, vocab_size=vocab_size)
@@ -170,6 +171,11 @@ def _tokenizer(
         return byte_tokenizer()
     if config.tokenizer != "train":
         return Tokenizer.from_pretrained(config.tokenizer)
+    if texts and config.init_from is not None:
+        raise ValueError(
+            "The weights of init_from know the ids of one tokenizer alone: name "
+            "it as tokenizer, instead of having another trained."
+        )
     if "train" not in texts:
         if texts:
             raise ValueError(

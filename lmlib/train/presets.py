@@ -35,6 +35,17 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "eval_every": 200,
             "save_every": 200,
         },
+        # For --init-from, whose model it trains on. Few steps at a low rate, which
+        # leave most of what the model knows; a few windows at a time, because such
+        # models are large.
+        "finetune": {
+            "steps": 200,
+            "batch_size": 32,
+            "micro_batch_size": 4,
+            "lr": 5e-5,
+            "eval_every": 50,
+            "save_every": 50,
+        },
         # GPT-3 of that size (Brown et al. 2020, table 2.1) with GPT-2's tokenizer:
         # half a million tokens a step, 10 billion in all.
         "gpt2-124m": {

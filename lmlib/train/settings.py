@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lmlib.checks import check
+from lmlib.config import ModelConfig, named_config
 from lmlib.train.config import (
     CORPORA,
     TOKENIZERS,
@@ -13,7 +14,14 @@ from lmlib.train.config import (
     file_names,
 )
 
-__all__ = ["absolute_paths", "draft", "has_vocab_size", "merged"]
+__all__ = [
+    "absolute_paths",
+    "check_shape",
+    "draft",
+    "has_vocab_size",
+    "merged",
+    "with_model",
+]
 
 Settings = Mapping[str, Any]
 
@@ -69,7 +77,38 @@ def absolute_paths(settings: Settings) -> dict[str, Any]:
         tokenizer = settings["tokenizer"]
         check(isinstance(tokenizer, str), "tokenizer", "text", tokenizer)
         result["tokenizer"] = _absolute(tokenizer, TOKENIZERS)
+    if "init_from" in settings:
+        folder = settings["init_from"]
+        check(isinstance(folder, str), "init_from", "the name of a folder", folder)
+        result["init_from"] = _absolute(folder, ())
     return result
+
+
+def with_model(
+    settings: Settings, source: ModelConfig, folder: object
+) -> dict[str, Any]:
+    """The same with the shape of the model in a folder, to start from.
+
+    Raises ValueError, which names the field, if they ask for another one.
+    """
+    asked = _model(settings)
+    shape = asked.pop("shape", None)
+    named = {} if shape is None else named_config(shape).to_dict()
+    check_shape({**named, **asked}, source, folder)
+    return {**settings, "model": {**source.to_dict(), **asked}}
+
+
+def check_shape(asked: Settings, source: ModelConfig, folder: object) -> None:
+    """ValueError, which names the field, if weights would not mean the same.
+
+    They do with another dropout, which belongs to training alone.
+    """
+    for name, value in source.to_dict().items():
+        if name != "dropout" and asked.get(name, value) != value:
+            raise ValueError(
+                f"{name} is {asked[name]!r}, and the model in {folder} has "
+                f"{value!r}: leave {name} out, or start without init_from."
+            )
 
 
 def _names_tokens(layer: Settings) -> bool:

@@ -49,6 +49,7 @@ from lmlib.train.progress import Progress, memory_bytes
 from lmlib.train.restored import check_progress, check_scaler, load_optimizer
 from lmlib.train.run_folder import RunFolder
 from lmlib.train.signals import Stopped, StopSignals
+from lmlib.train.starting import random_model, starting_model
 from lmlib.train.step import NextTokenLoss, StepReport, train_step
 from lmlib.train.validation import evaluate, window_starts
 
@@ -113,7 +114,10 @@ class Trainer:
         self._quiet = quiet or not self.world.is_main
 
         self.batch_size, self.num_batches = config.micro_batches(self.world.size)
-        self._build_model()
+        is_new = resume is None
+        self._build_model(
+            starting_model(config, self.data) if is_new else random_model(config)
+        )
         self.loader = BatchLoader(
             self.data.train,
             self.batch_size,
@@ -139,10 +143,8 @@ class Trainer:
                 'resume="latest", or name another folder.'
             )
 
-    def _build_model(self) -> None:
+    def _build_model(self, model: TransformerLM) -> None:
         config, world = self.config, self.world
-        generator = torch.Generator().manual_seed(config.seed)
-        model = TransformerLM(config.model, generator=generator)
         model = to_precision(model, config.precision).to(world.device)
         if config.parallel == "fsdp":
             if world.size > 1:
@@ -182,6 +184,7 @@ class Trainer:
         self._set_random_numbers()
         with self._logging(), StopSignals() as self.signals:
             try:
+                self._save_start()
                 self._look(self._recorded())
                 batches = self._batches()
                 while self.step < self.config.steps:
@@ -401,6 +404,12 @@ class Trainer:
             validation_loss=self.validation_loss if measured else None,
             config=self.config.to_dict(),
         )
+
+    def _save_start(self) -> None:
+        """Keep the weights that the run starts from: their folder may go away."""
+        is_start = self.config.init_from is not None and self.step == 0
+        if is_start and 0 not in self._saved_steps():
+            self._save()
 
     def _saved_steps(self) -> list[int]:
         self.store.wait()

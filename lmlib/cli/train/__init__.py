@@ -43,6 +43,8 @@ EXAMPLES = """Examples:
 
   lmlib train --resume runs/1 --steps 2000
 
+  lmlib train --init-from runs/gpt2 --data book.txt --steps 100
+
   torchrun --nproc-per-node 8 -m lmlib train --preset gpt2-124m --data train.bin
 """
 
@@ -67,7 +69,8 @@ class RunOptions:
         str | None,
         Parameter(
             help=f"Settings to start from: {', '.join(PRESETS)}. It is tiny if "
-            "neither it nor a file is named."
+            "neither it nor a file is named, or finetune with --init-from, which "
+            "takes no shape from a preset."
         ),
     ] = None
     config: Path | None = None
@@ -163,7 +166,6 @@ def train(
     """Train a language model, and write all that comes of it into a folder."""
     from lmlib.cli.train.run import go_on, start
     from lmlib.train import NonFiniteError
-    from lmlib.train.run_folder import read_settings
 
     flags: dict[str, Any] = given(settings)
     if sizes := given(model) | ({"shape": shape} if shape else {}):
@@ -174,14 +176,26 @@ def train(
             if run.resume is not None:
                 outcome = go_on(run.resume, flags, quiet)
             else:
-                file = {} if run.config is None else read_settings(run.config)
-                preset = run.preset or ("tiny" if run.config is None else None)
-                layers = [PRESETS[preset] if preset else {}, file, flags]
-                outcome = start(merged(*layers), run.out, quiet)
+                outcome = start(_layered(run, flags), run.out, quiet)
     except NonFiniteError as error:
         print("error:", error, file=sys.stderr)
         return 1
     return _report(outcome, run)
+
+
+def _layered(run: RunOptions, flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a new run: of its preset, its file and its flags."""
+    from lmlib.train.run_folder import read_settings
+
+    file = {} if run.config is None else read_settings(run.config)
+    has_source = "init_from" in {**file, **flags}
+    preset = run.preset
+    if preset is None and run.config is None:
+        preset = "finetune" if has_source else "tiny"
+    base = dict(PRESETS[preset]) if preset else {}
+    if has_source:
+        base.pop("model", None)
+    return merged(base, file, flags)
 
 
 def _report(outcome: "Outcome", run: RunOptions) -> int:

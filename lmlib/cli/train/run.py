@@ -10,6 +10,8 @@ from typing import Any
 
 from lmlib.cli.errors import warnings_in_a_line
 from lmlib.distributed import World, join_world, on_main
+from lmlib.export.loaded import read_tokenizer
+from lmlib.export.opening import find_model
 from lmlib.train import (
     Dataset,
     RunFolder,
@@ -18,7 +20,13 @@ from lmlib.train import (
     TrainingResult,
     open_dataset,
 )
-from lmlib.train.settings import absolute_paths, draft, has_vocab_size, merged
+from lmlib.train.settings import (
+    absolute_paths,
+    draft,
+    has_vocab_size,
+    merged,
+    with_model,
+)
 
 __all__ = ["Outcome", "go_on", "start"]
 
@@ -38,7 +46,7 @@ def start(settings: Mapping[str, Any], folder: Path | None, quiet: bool) -> Outc
 
     If something is wrong with settings or data, no new folder stays behind.
     """
-    settings = absolute_paths(settings)
+    settings = _with_source(absolute_paths(settings))
     config = draft(settings)
     with join_world(config.device) as world, warnings_in_a_line():
         path, is_new = on_main(world, _make_folder, folder)
@@ -75,6 +83,21 @@ def go_on(folder: Path, changes: Mapping[str, Any], quiet: bool) -> Outcome:
             quiet=quiet,
         )
         return _train(trainer, run, quiet)
+
+
+def _with_source(settings: dict[str, Any]) -> dict[str, Any]:
+    """Take from a model to start from its shape, and its tokenizer if it has one.
+
+    What was one folder of a run becomes that of one checkpoint: another may be the
+    best one later.
+    """
+    if "init_from" not in settings:
+        return settings
+    source = find_model(settings["init_from"])
+    own, _ = read_tokenizer(source.tokenizer_folder)
+    tokenizer = {} if own is None else {"tokenizer": str(source.tokenizer_folder)}
+    settings = with_model(settings, source.config, source.path)
+    return {**tokenizer, **settings, "init_from": str(source.path)}
 
 
 def _with_data(
@@ -119,6 +142,8 @@ def _introduce(trainer: Trainer) -> None:
         f"{len(data.validation):,} to validate with"
     )
     print(f"device      {devices}{world.device.type}")
+    if trainer.config.init_from is not None:
+        print(f"started     from {trainer.config.init_from}")
     if trainer.step:
         print(
             f"goes on     after step {trainer.step:,} of {trainer.config.steps:,}"
