@@ -138,7 +138,7 @@ def test_a_machine_without_torch_is_told_what_to_do():
 def test_an_unknown_device_is_told_in_one_line(run, flag):
     done = run("--device", "cuda:97", *flag)
     assert (done.code, done.out) == (2, "")
-    assert re.fullmatch(r"error: no device 'cuda:97' on this machine, which has cpu.*\n", done.err)
+    assert re.fullmatch(r"error: There is no device 'cuda:97' on this machine, which has cpu.*\.\n", done.err)
 
 
 @pytest.mark.parametrize("arguments", [["cpu"], ["--device"], ["--measur"], ["--json", "yes"]])

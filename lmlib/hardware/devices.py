@@ -39,8 +39,7 @@ def get_device(name: str | torch.device = "auto") -> torch.device:
     full_name = aliases.get(full_name, full_name)
     if full_name not in devices:
         raise ValueError(
-            f"no device {str(name)!r} on this machine, "
-            f"which has {', '.join(devices)}: "
-            'name one of these, or "auto" for the best of them'
+            f"There is no device {str(name)!r} on this machine, which has "
+            f"{', '.join(devices)}: name one of these, or auto for the best."
         )
     return torch.device(full_name)
