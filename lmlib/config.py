@@ -137,9 +137,11 @@ class ModelConfig:
         given = self.num_heads if self.num_kv_heads is None else self.num_kv_heads
         self._set("num_kv_heads", check_size("num_kv_heads", given))
         if self.num_heads % self.num_kv_heads:
+            some = range(1, min(self.num_heads, 1024) + 1)  # all, of a real model
+            fit = ", ".join(str(n) for n in some if self.num_heads % n == 0)
             raise ValueError(
                 f"num_kv_heads={self.num_kv_heads} does not divide "
-                f"num_heads={self.num_heads}: choose one that does, so that each "
+                f"num_heads={self.num_heads}: choose one of {fit}, so that each "
                 "serves as many queries as the others."
             )
         if self.position == "rope" and self.head_size % 2:
