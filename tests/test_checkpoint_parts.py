@@ -190,6 +190,27 @@ def test_after_an_exception_nothing_is_left(tmp_path, error):
     assert names(tmp_path) == []
 
 
+def test_nor_are_the_folders_that_were_made_around_it(tmp_path):
+    def fail(path):
+        with pytest.raises(ZeroDivisionError), atomic_folder(path):
+            raise ZeroDivisionError
+
+    fail(tmp_path / "a" / "b" / "folder")
+    assert names(tmp_path) == []
+    (tmp_path / "there").mkdir()
+    fail(tmp_path / "there" / "a" / "folder")
+    fail(tmp_path / "there" / "folder")
+    assert names(tmp_path) == ["there"]  # was empty before
+    assert names(tmp_path / "there") == []
+
+
+def test_but_those_in_which_somebody_else_has_put_something_stay(tmp_path):
+    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "a" / "b" / "folder"):  # noqa: PT012
+        (tmp_path / "a" / "file").write_text("")
+        raise ZeroDivisionError
+    assert names(tmp_path / "a") == ["file"]
+
+
 def test_a_folder_is_never_replaced(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "old").write_text("")

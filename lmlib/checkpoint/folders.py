@@ -23,9 +23,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
     Raises OSError if ``path`` is there already and is no empty folder.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary_name(path)
-    with _opened(path.parent) as parent:
+    with _parents_made(path), _opened(path.parent) as parent:
         with suppress(OSError):  # where the file system knows no locks
             fcntl.flock(parent, fcntl.LOCK_SH)  # several may write at once
         try:
@@ -39,6 +38,20 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         os.fsync(parent)
+
+
+@contextmanager
+def _parents_made(path: Path) -> Iterator[None]:
+    """Make the folders around a path; after any exception take back those made."""
+    made = [parent for parent in path.parents if not parent.exists()]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        with suppress(OSError):  # somebody else may have put something there
+            for parent in made:
+                parent.rmdir()
+        raise
 
 
 def remove_folder(path: Path) -> None:
