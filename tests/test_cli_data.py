@@ -190,6 +190,8 @@ BAD_FILES = {
     "lying.bin.json": b'{"dtype": "uint16", "count": 999, "vocab_size": 1000}',
     "broken.bin": np.arange(1000, dtype="<u2").tobytes(),
     "broken.bin.json": b"{",
+    "nested.bin": np.arange(1000, dtype="<u2").tobytes(),
+    "nested.bin.json": b"[" * 100_000,
 }
 WRONG = [
     (["prepare", *TO], "Name the files to encode"),
@@ -231,6 +233,7 @@ WRONG = [
     (["inspect", "good.bin", "--first", 1000, "--tokenizer", "tokenizer.json"], "Id 402 is not in the vocabulary"),
     (["inspect", "lying.bin"], "says 999 tokens"),
     (["inspect", "broken.bin"], "broken.bin.json does not describe tokens"),
+    (["inspect", "nested.bin"], "nested.bin.json does not describe tokens: it is nested too deeply. Prepare"),
 ]
 
 

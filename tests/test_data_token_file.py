@@ -260,7 +260,7 @@ def test_the_tokens_of_another_file_of_the_same_length(write):
         ("[]", "no JSON object"),
         ("{}", "lacks dtype, count, vocab_size"),
         ("é", "."),
-        ("[" * 100_000, "does not describe tokens"),
+        ("[" * 100_000, "does not describe tokens: it is nested too deeply"),
     ],
     ids=lambda value: value[:20],
 )

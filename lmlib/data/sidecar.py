@@ -66,10 +66,11 @@ class Sidecar:
             return cls(**_known(values))
         except FileNotFoundError:
             return None
-        except (ValueError, RecursionError) as error:  # of JSON, UTF-8 and depth
-            raise ValueError(
-                f"{path} does not describe tokens: {_sentence(error)} {_UNSUITED}"
-            ) from None
+        except RecursionError:
+            reason = "it is nested too deeply."
+        except ValueError as error:  # of JSON and UTF-8, too
+            reason = _sentence(error)
+        raise ValueError(f"{path} does not describe tokens: {reason} {_UNSUITED}")
 
     def write(self, path: Path) -> None:
         """Write the sidecar of a token file; raises OSError if that fails."""
