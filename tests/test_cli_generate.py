@@ -282,8 +282,9 @@ def test_a_full_disk_is_named(monkeypatch):
         print_json({})
 
 
-@pytest.mark.slow  # another process; the parts are tested above
-def test_text_comes_while_it_is_made_and_the_process_ends_on_ctrl_c(models):
+@pytest.fixture
+def endless(models):
+    """A process that writes a text without an end."""
     arguments = ["run", "--prompt", "ab", "--max-new-tokens", "1e9", "--ignore-end", "--device", "cpu"]
     with subprocess.Popen(
         [sys.executable, "-m", "lmlib", "generate", *arguments],
@@ -292,33 +293,24 @@ def test_text_comes_while_it_is_made_and_the_process_ends_on_ctrl_c(models):
         stderr=subprocess.PIPE,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     ) as process:
-        try:
-            assert process.stdout.read(12).startswith(b"ab")  # of a text without an end
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
-        finally:
-            process.kill()
+        assert process.stdout.read(12).startswith(b"ab")
+        yield process
+        process.kill()
+
+
+@pytest.mark.slow  # another process; the parts are tested above
+def test_text_comes_while_it_is_made_and_the_process_ends_on_ctrl_c(endless):
+    endless.send_signal(signal.SIGINT)
+    out, err = endless.communicate(timeout=60)
     assert out.endswith(b"\n")
-    assert (process.returncode, err) == (130, b"interrupted\n")
+    assert (endless.returncode, err) == (130, b"interrupted\n")
 
 
 @pytest.mark.slow  # another process, and main is tested with this elsewhere
-def test_a_reader_that_goes_away_is_no_error(models):
-    arguments = ["run", "--prompt", "ab", "--max-new-tokens", "1e9", "--ignore-end", "--device", "cpu"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "lmlib", "generate", *arguments],
-        cwd=models,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    ) as process:
-        try:
-            process.stdout.read(12)
-            process.stdout.close()
-            assert process.stderr.read() == b""
-            assert process.wait(timeout=60) == 141
-        finally:
-            process.kill()
+def test_a_reader_that_goes_away_is_no_error(endless):
+    endless.stdout.close()
+    assert endless.stderr.read() == b""
+    assert endless.wait(timeout=60) == 141
 
 
 # --- what goes wrong ----------------------------------------------------------------------------------------------

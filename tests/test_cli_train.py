@@ -335,6 +335,7 @@ def test_without_options_it_learns_what_its_help_says(run):
         ("--schedule cosin", "cosin"),
         ("--leraning-rate 1", "--leraning-rate"),
         ("--num-heads 3", "num_heads=3 does not divide d_model"),
+        ("--preset small --num-heads 2", "num_kv_heads=4 does not divide num_heads=2: choose one of 1, 2, so"),
         ("--preset huge", "There is no preset 'huge'"),
         ("--shape huge", "There is no model shape 'huge'"),
         ("--data none.txt", "none.txt"),

@@ -4,16 +4,14 @@ A command is a module beside this one. It is named here, and imported when it is
 used, so that ``lmlib --help`` stays fast.
 """
 
-import os
 import re
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
-from io import TextIOWrapper
 
 from cyclopts import App, CycloptsError, Parameter
 
 from lmlib import __version__
+from lmlib.cli.streams import complain, drop_unwritten, prepare_streams
 from lmlib.files import name_what_is_full
 
 __all__ = ["EXIT_CODES", "app", "main"]
@@ -27,7 +25,9 @@ away; 143 terminated.
 
 def _shown(default: object) -> object:
     """Return what help says of a default: nothing of what is off, or empty."""
-    return None if default is False or default == () else default
+    if default is False or default == ():
+        return None
+    return "yes" if default is True else default
 
 
 app = App(
@@ -96,7 +96,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
     wrong usage or input, which one line on standard error explains, 130 Ctrl-C and
     141 a reader of standard output that went away.
     """
-    _prepare_streams()
+    prepare_streams()
     try:
         words = sys.argv[1:] if arguments is None else arguments
         words = [_Hyphen(word) if word == "-" else word for word in words]
@@ -105,19 +105,20 @@ def main(arguments: Iterable[str] | None = None) -> int:
             sys.stdout.flush()  # here, where an error can still be told
         return code or 0
     except BrokenPipeError:
-        _drop_output()
+        drop_unwritten(sys.stdout)
         return PIPE_CLOSED
     except SystemExit as stop:
         if stop.code != 1:
             raise
-        _drop_output()  # help was printed by rich, whose way to tell this is 1
+        # help was printed by rich, whose way to tell this is 1
+        drop_unwritten(sys.stdout)
         return PIPE_CLOSED
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        complain("interrupted")
         return INTERRUPTED
     except (CycloptsError, OSError, OverflowError, ValueError) as error:
-        _drop_output()
-        print("error:", _in_one_line(error), file=sys.stderr)
+        drop_unwritten(sys.stdout)
+        complain("error:", _in_one_line(error))
         return WRONG
 
 
@@ -126,28 +127,6 @@ class _Hyphen(str):
 
     def startswith(self, *prefix: object) -> bool:
         return False
-
-
-def _prepare_streams() -> None:
-    """Write UTF-8 whatever the locale; take a stream that is closed for empty.
-
-    A file name that is not UTF-8 is written as the bytes that it is.
-    """
-    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # and not a notebook's
-            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
-
-
-def _drop_output() -> None:
-    """Keep Python from complaining, when it exits, of output that nobody takes."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _in_one_line(error: Exception) -> str:

@@ -1,10 +1,10 @@
 """Warnings and errors for people who did not write the code that raises them."""
 
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lmlib.cli.streams import complain
 from lmlib.hardware.process import is_out_of_memory
 
 __all__ = ["out_of_memory_explained", "warnings_in_a_line"]
@@ -26,7 +26,7 @@ def warnings_in_a_line() -> Iterator[None]:
     """Show what a warning says, and not the line of code that it came from."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        print("warning:", message, file=sys.stderr)
+        complain("warning:", message)
 
     with warnings.catch_warnings():
         warnings.showwarning = show

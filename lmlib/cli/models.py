@@ -12,7 +12,14 @@ if TYPE_CHECKING:
     from lmlib.bpe import Tokenizer
     from lmlib.export import Loaded
 
-__all__ = ["Checkpoint", "OtherTokenizer", "open_model", "which", "with_tokenizer"]
+__all__ = [
+    "Checkpoint",
+    "EndOfText",
+    "OtherTokenizer",
+    "open_model",
+    "which",
+    "with_tokenizer",
+]
 
 Checkpoint = Annotated[
     str | None,
@@ -26,6 +33,14 @@ OtherTokenizer = Annotated[
     Parameter(
         help="Another tokenizer than the model's own: gpt2; or a tokenizer.json; "
         "or a folder that holds one."
+    ),
+]
+
+EndOfText = Annotated[
+    str | None,
+    Parameter(
+        help="The special token that ends a text, if it is another than "
+        "<|endoftext|>, which need not be there."
     ),
 ]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from lmlib.cli.files import Json
-from lmlib.cli.models import Checkpoint, OtherTokenizer
+from lmlib.cli.models import Checkpoint, EndOfText, OtherTokenizer
 from lmlib.cli.numbers import Number, WholeNumber
 from lmlib.cli.tokenizer.options import Flattened
 
@@ -62,13 +62,7 @@ class GenerateOptions:
     ] = None
     num_samples: WholeNumber = 1
     """How many texts to make, all at once."""
-    end_of_text: Annotated[
-        str | None,
-        Parameter(
-            help="The special token that ends a text, if it is another than "
-            "<|endoftext|>, which need not be there."
-        ),
-    ] = None
+    end_of_text: EndOfText = None
     ignore_end: bool = False
     """Go on after the end of a text."""
     checkpoint: Checkpoint = None

@@ -19,6 +19,7 @@ from lmlib.checks import check, check_size, check_unicode, is_whole
 from lmlib.cli.errors import out_of_memory_explained, warnings_in_a_line
 from lmlib.cli.files import print_json
 from lmlib.cli.models import open_model, with_tokenizer
+from lmlib.cli.streams import complain
 from lmlib.data.prepare import END_OF_TEXT
 from lmlib.files import name_what_is_full
 from lmlib.generate import decode_stream, generate_batch, printable, stream
@@ -96,10 +97,9 @@ def _make_samples(folder: Path, options: GenerateOptions) -> None:
             return
         _print_in_turn(request, samples)
     if not options.quiet:
-        print(
+        complain(
             f"{tokens:,} tokens in {seconds:.2f} s: "
-            f"{tokens / seconds:,.1f} tokens/s, seed {request.seeds[0]}",
-            file=sys.stderr,
+            f"{tokens / seconds:,.1f} tokens/s, seed {request.seeds[0]}"
         )
 
 

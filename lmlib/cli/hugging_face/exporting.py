@@ -10,7 +10,7 @@ from lmlib.bpe import Tokenizer
 from lmlib.cli.errors import out_of_memory_explained, warnings_in_a_line
 from lmlib.cli.hugging_face.options import ADVICE, FolderOptions
 from lmlib.cli.hugging_face.report import model_facts, report, torch_dtype
-from lmlib.cli.models import Checkpoint, OtherTokenizer, which
+from lmlib.cli.models import Checkpoint, EndOfText, OtherTokenizer, which
 from lmlib.cli.tokenizer.options import Flattened
 
 __all__ = ["EXAMPLES", "USAGE", "ExportOptions", "app", "export"]
@@ -36,13 +36,7 @@ class ExportOptions(FolderOptions):
 
     checkpoint: Checkpoint = None
     tokenizer: OtherTokenizer = None
-    end_of_text: Annotated[
-        str | None,
-        Parameter(
-            help="The special token that ends a text, if it is another than "
-            "<|endoftext|>, which need not be there."
-        ),
-    ] = None
+    end_of_text: EndOfText = None
 
     def __post_init__(self) -> None:
         """Check what would be noticed only after loading."""

@@ -1,6 +1,5 @@
 """``lmlib train``."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from lmlib.cli.errors import out_of_memory_explained
 from lmlib.cli.files import Json, Quiet, print_json
 from lmlib.cli.numbers import Number
 from lmlib.cli.plan import SHAPE, ShapeOptions
+from lmlib.cli.streams import complain
 from lmlib.cli.tokenizer.options import Flattened
 from lmlib.cli.train.fields import given, options_of
 from lmlib.config import MODEL_SHAPES
@@ -178,7 +178,7 @@ def train(
             else:
                 outcome = start(_layered(run, flags), run.out, quiet)
     except NonFiniteError as error:
-        print("error:", error, file=sys.stderr)
+        complain("error:", error)
         return 1
     return _report(outcome, run)
 
@@ -223,9 +223,8 @@ def _report(outcome: "Outcome", run: RunOptions) -> int:
         print(f"written to  {outcome.folder}")
     if result.stopped_by:
         again = f"lmlib train --resume {outcome.folder}"
-        print(
+        complain(
             f"stopped by {result.stopped_by.name}, exit code {code}: go on with "
-            f"{again}",
-            file=sys.stderr,
+            f"{again}"
         )
     return code

@@ -1,0 +1,44 @@
+"""lmlib.cli: what it says to a standard error that nobody can be told on, and how help shows a default."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lmlib.cli import main
+
+ROOT = Path(__file__).parents[1]
+COMMANDS = [
+    "data prepare",
+    "data inspect",
+    "doctor",
+    "export",
+    "generate",
+    "import",
+    "plan",
+    "tokenizer encode",
+    "tokenizer train",
+    "train",
+]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+@pytest.mark.parametrize("words", ["nosuch", "tokenizer inspect --tokenizer nosuch"])
+def test_an_error_that_cannot_be_said_is_still_an_exit_code(words):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "lmlib", *words.split()], stdout=full, stderr=full, env=environment, timeout=120
+        )
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_switch_that_is_on_is_shown_in_one_way(capsys, command):
+    assert main([*command.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "default: True" not in shown
+    assert "default: False" not in shown
+    assert ("default: yes" in shown) == (command in ("doctor", "train"))
