@@ -347,9 +347,7 @@ class Trainer:
         self.logs.write(
             {"step": self.step, "validation_loss": self.validation_loss}
         )
-        self.progress.say(
-            f"step {self.step:>6,}  validation loss {self.validation_loss:.4f}"
-        )
+        self.progress.validated(self.step, self.validation_loss)
 
     def _sample(self) -> None:
         """Write down how the model goes on from the prompt, on every rank alike."""

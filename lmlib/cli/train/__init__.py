@@ -29,6 +29,7 @@ USAGE = "Usage: lmlib train [OPTIONS]"
 NOTES = """Without options it is the preset tiny on Moby-Dick: a minute or two on
 two CPU cores, to a validation loss below 4.1 nats per token, where guessing has
 6.9. Ctrl-C and SIGTERM save a checkpoint first; --resume goes on after any end.
+Where standard error is no terminal, lines of numbers stand for the bar.
 
 The presets, as flags:
 """
