@@ -1,5 +1,8 @@
 """lmlib.generate: tokens are drawn from the distribution that was asked for, and streamed, each text as if alone."""
 
+import inspect
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -83,6 +86,13 @@ def test_a_temperature_near_0_overflows_nothing():
 def test_numbers_beyond_the_range_of_fp32_are_numbers():
     assert sample(LOGITS, temperature=10**300, generator=seeded()) in range(5)
     assert sample(LOGITS, top_p=1e-300) == 0  # in fp32 it is 0, which would leave nothing
+
+
+def test_the_options_that_its_docstring_names_are_all_that_there_are():
+    stated = dict(re.findall(r"^- ``(\w+)=(\S+)``", inspect.getdoc(generate), re.MULTILINE))
+    taken = {**inspect.signature(stream_batch).parameters, **inspect.signature(stream).parameters}
+    defaults = {name: repr(each.default) for name, each in taken.items() if each.kind is each.KEYWORD_ONLY}
+    assert stated == {name: default for name, default in defaults.items() if name != "generators"}
 
 
 @pytest.mark.parametrize("broken", [[0.0, torch.nan], [0.0, torch.inf], [-torch.inf, -torch.inf]])

@@ -18,7 +18,21 @@ __all__ = ["generate", "generate_batch", "stream", "stream_batch"]
 def generate(
     model: nn.Module, prompt: Sequence[int], max_new_tokens: int, **options: object
 ) -> list[int]:
-    """Return the tokens that follow a prompt; options are those of ``stream``."""
+    """Return the tokens that follow a prompt, ``max_new_tokens`` at most.
+
+    The options, all by name, with their defaults:
+
+    - ``temperature=1.0`` divides the logits; 0 always takes the likeliest token.
+    - ``top_k=None`` draws from that many of the likeliest tokens.
+    - ``top_p=None`` draws from the fewest that have this probability together.
+    - ``stop_token=None`` is an id that ends the text, and is not returned.
+    - ``vocab_size=None`` draws from the first so many ids alone: those that the
+      tokenizer has, if the model has more.
+    - ``generator=None`` draws the random numbers; torch's own if None.
+    - ``use_cache=True`` reads each token once, instead of all anew for each.
+
+    ``sample`` and ``stream_batch`` say more of them, and what they raise.
+    """
     return list(stream(model, prompt, max_new_tokens, **options))
 
 
@@ -28,7 +42,10 @@ def generate_batch(
     max_new_tokens: int,
     **options: object,
 ) -> list[list[int]]:
-    """Return what follows each prompt; options are those of ``stream_batch``."""
+    """Return what follows each prompt; options are those of ``stream_batch``.
+
+    They are those of ``generate``, with ``generators=None`` for one each.
+    """
     texts: list[list[int]] = [[] for _ in prompts]
     for number, token in stream_batch(model, prompts, max_new_tokens, **options):
         texts[number].append(token)
@@ -45,8 +62,7 @@ def stream(
 ) -> Iterator[int]:
     """Yield the tokens that follow a prompt, each as soon as it is drawn.
 
-    The other options are those of ``stream_batch``, which says how and what it
-    raises.
+    The options are those of ``generate``; ``stream_batch`` says what it raises.
     """
     pairs = stream_batch(
         model, [prompt], max_new_tokens, generators=[generator], **options

@@ -78,66 +78,69 @@ class TrainConfig:
     validation_data: tuple[str, ...] = ()
     """The same to validate with; the end of the training data if left out."""
     validation_share: float = 0.1
-    """Share of the training data to validate with, if there is none of its own."""
+    """Share of the training tokens to validate with, if there are no others."""
     tokenizer: str = "train"
     """A tokenizer.json or its folder; gpt2; bytes; or train, on the text itself."""
 
     init_from: str | None = None
-    """A model to start from: the folder of a run, a checkpoint or Hugging Face."""
+    """A model to start from: the folder of a run, a checkpoint or Hugging Face.
+
+    On the command line its shape and its tokenizer come with it.
+    """
 
     steps: int = 1000
-    """Steps of the optimizer."""
+    """Steps of the optimizer, in all."""
     batch_size: int = 32
-    """Windows in a step, over all devices."""
+    """Windows of context_length tokens in a step, over all devices."""
     micro_batch_size: int | None = None
     """Windows that a device takes at a time, if not all: gradients add up."""
     seed: int = 0
-    """Of weights, order of the data, dropout and samples."""
+    """Random numbers of weights, order of the data, dropout and samples."""
 
     lr: float = 1e-3
-    """Learning rate at its peak."""
+    """Learning rate at its peak: about how far AdamW moves a weight in a step."""
     betas: tuple[float, float] = (0.9, 0.95)
-    """AdamW's decay rates of both moments."""
+    """Shares of old gradients, and of their squares, that AdamW keeps in a step."""
     eps: float = 1e-8
-    """AdamW's ε."""
+    """What AdamW adds to the root of the mean square that it divides by."""
     weight_decay: float = 0.1
-    """AdamW's decay of matrices; vectors have none."""
+    """Share of a matrix, times the learning rate, that a step takes off it."""
     max_norm: float = 1.0
-    """Norm to which gradients are clipped; 0 clips nothing."""
+    """Norm of all gradients to which longer ones are cut; 0 cuts none."""
     schedule: Literal["cosine", "wsd"] = "cosine"
     """How the learning rate falls after the warm-up."""
     warmup_steps: int | None = None
-    """First steps in which the learning rate rises; a twentieth if left out."""
+    """First steps, in which the rate rises; a twentieth of all if left out."""
     decay_steps: int | None = None
-    """Last steps in which it falls, with wsd; a fifth of all if left out."""
+    """Last steps, in which it falls, with wsd; a fifth of all if left out."""
     final_lr_factor: float = 0.1
-    """What is left of the learning rate in the end."""
+    """Share of the peak that is left of the learning rate in the end."""
 
     device: str = "auto"
     """cpu, cuda, cuda:1, mps; auto for the best that there is."""
     precision: Literal["fp32", "tf32", "bf16-autocast", "fp16-autocast", "bf16"] = (
         "fp32"
     )
-    """What is computed in."""
+    """Format of products; with autocast the weights stay in fp32."""
     compile: bool | None = None
     """Compile model and loss; on a GPU, if left out."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """Several devices: a copy of the model on each, or a part."""
     non_finite: Literal["stop", "skip"] = "stop"
-    """What follows a loss or gradient that is not finite, and a step not made."""
+    """Stop at a loss or gradient that is not finite, or skip that step."""
 
     log_every: int = 1
     """Steps from one line of metrics to the next."""
     eval_every: int = 100
     """Steps from one validation to the next; 0 for none but the last."""
     eval_windows: int = 64
-    """Windows to validate with, evenly spaced; 0 for all."""
+    """Windows of context_length tokens to validate with; 0 for all."""
     sample_prompt: str = ""
     """What the samples at the beginning and the end go on from."""
     sample_tokens: int = 128
     """Tokens of a sample; 0 for none."""
     sample_temperature: float = 0.8
-    """Of the samples: below 1, the likely become likelier."""
+    """What divides their logits: below 1, the likely become likelier."""
     save_every: int = 500
     """Steps from one checkpoint to the next; 0 for none but the last."""
     keep_last: int = 2

@@ -81,12 +81,22 @@ class TrainingResult:
 class Trainer:
     """A model in training, with all that belongs to it, in the folder of a run.
 
-    ``resume`` names a checkpoint of the folder, such as ``"latest"``; None starts
-    at step 0. Going on is as if it had never stopped, to the bit, on as many
-    devices; on more or fewer, dropout draws other numbers. On GPUs that needs
+    ``config`` is what it is told, ``data`` what ``open_dataset`` opened for that,
+    and ``folder`` where checkpoints, metrics and samples go; it is made if it is
+    not there. ``world`` is what ``join_world`` gave: this process alone, on the
+    config's device, if None. With ``quiet`` nothing is printed.
+
+    The weights of step 0 follow from the config's ``seed``, or are those of its
+    ``init_from``: then they are saved as a checkpoint before anything else, so that
+    the run needs their folder no more.
+
+    ``resume`` names a checkpoint of the folder: ``"latest"``, ``"best"`` or a step;
+    None starts at step 0. Going on is as if it had never stopped, to the bit, on as
+    many devices; on more or fewer, dropout draws other numbers. On GPUs that needs
     kernels that add in a fixed order: ``torch.use_deterministic_algorithms(True)``.
 
-    Raises ValueError for a config that the data or the devices do not suit,
+    Raises ValueError for a config that the data, the devices or the model of
+    ``init_from`` do not suit, FileNotFoundError if that is not there,
     ConfigMismatch for one that the checkpoint does not, and FileExistsError if a
     run is to start where there are checkpoints of another.
     """
