@@ -35,6 +35,19 @@ def test_an_error_that_cannot_be_said_is_still_an_exit_code(words):
     assert done.returncode == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["train", "book.txt"], "'book.txt' belongs to no option of lmlib train: say --data 'book.txt', or see"),
+        (["generate", "runs/1", "Call me"], "of lmlib generate: say --prompt 'Call me', or see lmlib generate --help."),
+        (["data", "inspect", "a.bin", "b.bin"], "'b.bin' belongs to no option of lmlib data inspect: see lmlib data"),
+    ],
+)
+def test_a_word_that_stands_alone_is_told_where_it_belongs(capsys, words, message):
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_switch_that_is_on_is_shown_in_one_way(capsys, command):
     assert main([*command.split(), "--help"]) == 0

@@ -187,7 +187,18 @@ def test_a_longer_run_goes_on_from_a_shorter_one(run):
     assert "goes on after step 4 of 6" in squeezed(done.out)
     assert [record["step"] for record in curve("runs/1") if "loss" in record] == [1, 2, 3, 4, 5, 6]
     assert len(json.loads(Path("runs/1/environment.json").read_text())) == 2
+    assert "is over after step 6: more --steps go on" in squeezed(run("--resume runs/1").out)
     assert tomllib.loads(Path("runs/1/config.toml").read_text())["steps"] == 6
+
+
+def test_tokens_whose_tokenizer_is_not_known_are_trained_on_without_samples(run):
+    Tokenizer({i: bytes([i]) for i in range(256)}, []).save("bytes.json")
+    assert main(["data", "prepare", "text.txt", "--tokenizer", "bytes.json", "--out", "text.bin", "--quiet"]) == 0
+    words = small(steps=1, data="text.bin", tokenizer="train")
+    done = run(words)
+    assert done.code == 0
+    assert "samples none: name the tokenizer of the tokens with --tokenizer" in squeezed(done.out)
+    assert "samples none" not in squeezed(run(words.replace("tokenizer train", "tokenizer bytes.json")).out)
 
 
 def test_help_names_every_setting(run):

@@ -101,6 +101,15 @@ def test_what_is_no_run(tmp_path, run):
         load_trained(run, 11)
 
 
+def test_a_folder_around_what_is_meant_names_one_of_them(tmp_path, run):
+    with pytest.raises(FileNotFoundError, match=rf"Name one that it holds, such as {run}\.$"):
+        load_trained(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"such as .*/checkpoints/step-00000030\.$"):
+        load_trained(run / "checkpoints")
+    with pytest.raises(FileNotFoundError, match=r"no meta\.json in it\.$"):
+        load_trained(run / "checkpoints" / "step-00000030" / "nowhere")
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterable
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnusedCliTokensError
 
 from lmlib import __version__
 from lmlib.cli.streams import complain, drop_unwritten, prepare_streams
@@ -129,7 +129,12 @@ class _Hyphen(str):
         return False
 
 
+_MEANT = {"train": "--data", "generate": "--prompt"}  # by a word that stands alone
+
+
 def _in_one_line(error: Exception) -> str:
+    if isinstance(error, UnusedCliTokensError):
+        return _unused(error)
     if isinstance(error, IsADirectoryError) and error.filename:
         return f"{error.filename} is a folder: name a file in it."
     if isinstance(error, OSError) and error.strerror:
@@ -137,3 +142,13 @@ def _in_one_line(error: Exception) -> str:
         return " ".join(f"{place}{error.strerror}".splitlines())
     items_ended = re.sub(r"^(\s+.*\w)$", r"\1.", str(error), flags=re.MULTILINE)
     return " ".join(items_ended.split())
+
+
+def _unused(error: UnusedCliTokensError) -> str:
+    """Return what to do about a word that no option takes."""
+    word, command = error.unused_tokens[0], " ".join(error.command_chain)
+    meant = f"say {_MEANT[command]} {word!r}, or " if command in _MEANT else ""
+    return (
+        f"{word!r} belongs to no option of lmlib {command}: "
+        f"{meant}see lmlib {command} --help."
+    )

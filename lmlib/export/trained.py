@@ -126,8 +126,18 @@ def _choice(
         return path, store, best if checkpoint is None else checkpoint
     raise FileNotFoundError(
         f"{path} is neither the folder of a run nor a checkpoint of one: there "
-        f"is no {CHECKPOINTS} and no {META} in it."
+        f"is no {CHECKPOINTS} and no {META} in it.{_name_another(path)}"
     )
+
+
+def _name_another(path: Path) -> str:
+    """Say which folders in this one could be meant, such as the runs in runs."""
+    if not path.is_dir():
+        return ""
+    for child in sorted(path.iterdir(), reverse=True):
+        if (child / CHECKPOINTS).is_dir() or (child / META).is_file():
+            return f" Name one that it holds, such as {child}."
+    return ""
 
 
 def _config(meta: Meta) -> ModelConfig:

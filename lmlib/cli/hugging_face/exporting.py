@@ -19,7 +19,8 @@ USAGE = "Usage: lmlib export RUN --out FOLDER [OPTIONS]"
 
 NOTES = """The folder holds config.json, model.safetensors, and the files of the
 tokenizer. The model must be a GPT-2 (layernorm, gelu, learned positions, bias)
-or a Llama (rmsnorm, swiglu, rope); others have no layout there.
+or a Llama (rmsnorm, swiglu, rope); others have no layout there. In Python,
+AutoModelForCausalLM.from_pretrained("my-model") opens it, and AutoTokenizer.
 """
 
 EXAMPLES = """Examples:

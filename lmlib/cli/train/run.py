@@ -144,7 +144,11 @@ def _introduce(trainer: Trainer) -> None:
     print(f"device      {devices}{world.device.type}")
     if trainer.config.init_from is not None:
         print(f"started     from {trainer.config.init_from}")
-    if trainer.step:
+    if data.tokenizer is None:
+        print("samples     none: name the tokenizer of the tokens with --tokenizer")
+    if trainer.step == trainer.config.steps:
+        print(f"is over     after step {trainer.step:,}: more --steps go on")
+    elif trainer.step:
         print(
             f"goes on     after step {trainer.step:,} of {trainer.config.steps:,}"
         )
