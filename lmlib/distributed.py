@@ -115,7 +115,7 @@ def _place(environment: dict[str, str], device: str | torch.device) -> World:
     except ValueError:
         shown = ", ".join(f"{name}={environment[name]!r}" for name in names)
         raise ValueError(f"{shown}: these must be whole numbers.") from None
-    device = torch.device(get_device() if device == "auto" else device)
+    device = _named(device)
     if device.type == "cuda":
         count = torch.cuda.device_count()
         if device.index is not None and size > 1 and device != get_device():
@@ -134,6 +134,14 @@ def _place(environment: dict[str, str], device: str | torch.device) -> World:
             f"Several processes cannot share {device}: choose cpu or cuda."
         )
     return World(device, rank, size, local_rank)
+
+
+def _named(device: str | torch.device) -> torch.device:
+    """Return the device, which may be one that other processes have a part of."""
+    try:
+        return get_device() if device == "auto" else torch.device(device)
+    except RuntimeError:  # no kind of device: this says which there are
+        return get_device(device)
 
 
 # --- a model on several devices ---------------------------------------------------

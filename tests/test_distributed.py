@@ -100,6 +100,7 @@ def test_torchrun_with_one_process_makes_a_group_and_leaves_it(monkeypatch):
         ({"MASTER_PORT": None, "LOCAL_RANK": None}, "cpu", "LOCAL_RANK, MASTER_PORT: start with torchrun"),
         ({"RANK": "first"}, "cpu", "RANK='first'.* whole numbers"),
         ({}, "meta", "cannot share meta"),
+        ({}, "abacus", "There is no device 'abacus' on this machine, which has cpu"),
         ({}, "cuda", "has 0 GPUs"),
     ],
 )
