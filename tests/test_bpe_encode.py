@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmlib.bpe import encode, reference
-from lmlib.bpe.encode import encode_pretoken
+from lmlib.bpe.encode import encode_pretoken, merge_tokens, single_bytes
 from lmlib.bpe.merges import learn_merges
 from lmlib.bpe.reference import pretokenize
 from lmlib.corpora import load_corpus
@@ -22,7 +22,8 @@ def check(piece, ranks):
     """The ids are the reference's, and both methods agree, whatever the length."""
     assert encode_pretoken(piece, ranks) == reference.encode_pretoken(piece, ranks), piece
     if piece not in ranks:
-        assert METHODS["scan"](piece, ranks) == METHODS["heap"](piece, ranks), piece
+        scan, heap = (method(single_bytes(piece), ranks) for method in METHODS.values())
+        assert scan == heap, piece
 
 
 @pytest.mark.parametrize("name", PATTERNS)
@@ -83,6 +84,18 @@ tokens = st.dictionaries(st.text("ab", min_size=2, max_size=5).map(str.encode), 
 def test_ids_are_the_references_with_ranks_that_no_training_gives(tokens, piece):
     """Tokens that no merge leads to, and ranks that several tokens share."""
     check(piece, SINGLES | tokens)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("length", [20, 200])
+def test_what_the_first_merges_have_made_merges_on(name, length):
+    known = ranks(name)
+    first = {token: rank for token, rank in known.items() if rank < 1000}
+    for start in range(0, 300_000, 3000):
+        piece = MOBY_DICK[start : start + length].encode()
+        tokens = METHODS["scan"](single_bytes(piece), first)
+        assert len(tokens) < len(piece)
+        assert merge_tokens(tokens, known) == merge_tokens(single_bytes(piece), known)
 
 
 def test_a_pretoken_that_is_a_token_is_that_token():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmlib.bpe import Tokenizer, reference, text_encoder, train_bpe
-from lmlib.bpe.encode import merge_pretoken
+from lmlib.bpe.encode import merge_tokens
 from lmlib.bpe.fast import encoder as module
 from lmlib.bpe.fast import word_merges
 from lmlib.bpe.fast.encoder import BlockEncoder
@@ -29,7 +29,7 @@ def make_encoder(name, tokens=None):
     known = ranks(name)
     tokens = tokens or sorted(known, key=known.get)
     return BlockEncoder(
-        tokens, [known[token] for token in tokens], PATTERNS[name], lambda word: merge_pretoken(word, known)
+        tokens, [known[token] for token in tokens], PATTERNS[name], lambda tokens: merge_tokens(tokens, known)
     )
 
 
@@ -77,8 +77,8 @@ def test_ids_are_tiktokens_for_a_million_texts(name, seed, encoders):
 def test_words_of_every_size(name, encoders):
     """Around the sizes of keys, and those up to which words are merged together."""
     rng = random.Random(0)
-    sizes = [*range(1, 70), 127, 128, 129, 500]
-    words = ["".join(rng.choices("etaoinshrdlu", k=size)) for size in sizes for _ in range(20)]
+    sizes = [*range(1, 70), 127, 128, 129, 511, 512, 513, 700]
+    words = ["".join(rng.choices("etaoinshrdlu", k=size)) for size in sizes for _ in range(10)]
     check(encoders[name], name, words)
     check(encoders[name], name, ["é" * (size // 2) + "x" * (size % 2) for size in sizes])
     check(encoders[name], name, ["=" * size for size in sizes])
@@ -87,6 +87,7 @@ def test_words_of_every_size(name, encoders):
 @pytest.mark.parametrize("few", [0, 10**9])
 def test_words_together_and_one_by_one(few, monkeypatch):
     monkeypatch.setattr(word_merges, "_FEW", few)
+    monkeypatch.setattr(module, "_FEW", few)
     check(make_encoder("gpt2"), "gpt2", [*random_texts(seed=2, number=300), MOBY_DICK[:50_000]])
 
 
@@ -108,6 +109,7 @@ def test_ids_are_the_references_with_a_vocabulary_of_few_letters(text, documents
     encoder = BlockEncoder(list(known), [*known.values()], PATTERNS["gpt2"], lambda word: 1 / 0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(word_merges, "_FEW", 0)
+        patch.setattr(module, "_FEW", 0)
         found = split(*encoder.encode([document.encode() for document in documents]))
     assert found == [reference.encode(document, known) for document in documents]
 
@@ -115,7 +117,7 @@ def test_ids_are_the_references_with_a_vocabulary_of_few_letters(text, documents
 def test_tokens_that_no_text_holds():
     """Byte 0xFF, also in a token, which in a key would look like the end of a word."""
     known = {bytes([i]): i for i in range(256)} | {b"a\xff": 256, b"ab": 257, b"\xff\xff": 258, b"b\xffa": 259}
-    encoder = BlockEncoder(list(known), [*known.values()], PATTERNS["gpt2"], lambda word: merge_pretoken(word, known))
+    encoder = BlockEncoder(list(known), [*known.values()], PATTERNS["gpt2"], lambda tokens: merge_tokens(tokens, known))
     assert split(*encoder.encode([b"a", b"ab", b"b", b"ba"])) == [[97], [257], [98], [98, 97]]
 
 
@@ -123,7 +125,7 @@ def test_a_token_that_merging_does_not_make_is_a_word_but_no_part_of_one():
     """No token has ``cd`` or ``da`` side by side, so these words are cut there."""
     known = {bytes([i]): i for i in range(256)} | {b"abc": 256, b"ef": 257}
     words = ["abc", "abcd", "dabc", "dabcdabcef", "ef", "abcef", "abc"]
-    encoder = BlockEncoder(list(known), [*known.values()], PATTERNS["gpt2"], lambda word: merge_pretoken(word, known))
+    encoder = BlockEncoder(list(known), [*known.values()], PATTERNS["gpt2"], lambda tokens: merge_tokens(tokens, known))
     for _ in range(2):
         found = split(*encoder.encode([word.encode() for word in words]))
         assert found == [reference.encode_pretoken(word.encode(), known) for word in words]

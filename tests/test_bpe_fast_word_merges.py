@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmlib.bpe import train_bpe
-from lmlib.bpe.encode import merge_pretoken
+from lmlib.bpe.encode import merge_tokens, single_bytes
 from lmlib.bpe.fast import word_merges
 from lmlib.bpe.fast.vocabulary import NO_RANK, Vocabulary, side_by_side
 from lmlib.bpe.fast.word_merges import merge_words
@@ -30,19 +30,27 @@ def known_tokens(name):
 
 def merged(words, vocabulary):
     sizes = np.array([len(word) for word in words], np.int64)
-    done, found, lengths = merge_words(as_block(b"".join(words)), sizes, vocabulary)
+    done, found, lengths, left = merge_words(as_block(b"".join(words)), sizes, vocabulary)
     ends = np.cumsum(lengths)
-    return done, [found[end - size : end].tolist() for end, size in zip(ends, lengths, strict=True)]
+    return done, [found[end - size : end].tolist() for end, size in zip(ends, lengths, strict=True)], left
 
 
 def check(words, tokens, vocabulary=None):
-    """Compare with merging in Python: all words, and none of them left."""
+    """Compare with merging in Python: all words, and none of them left; then with some that are left."""
     rank = {token: i for i, token in enumerate(tokens)}
+    vocabulary = vocabulary or Vocabulary(tokens)
+    expected = [merge_tokens(single_bytes(word), rank) for word in words]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(word_merges, "_FEW", 0)
-        done, found = merged(words, vocabulary or Vocabulary(tokens))
-    assert done.all()
-    assert found == [merge_pretoken(word, rank) for word in words]
+        done, found, left = merged(words, vocabulary)
+        assert done.all()
+        assert found == expected
+        assert left == []
+        patch.setattr(word_merges, "_FEW", len(words) // 3)
+        done, found, left = merged(words, vocabulary)
+    assert found == [ids for ids, is_done in zip(expected, done, strict=True) if is_done]
+    finished = [merge_tokens(tokens, rank) for tokens in left]
+    assert finished == [ids for ids, is_done in zip(expected, done, strict=True) if not is_done]
 
 
 # --- the vocabulary -----------------------------------------------------------------------------------------------
@@ -125,14 +133,18 @@ def test_much_is_merged_at_once(monkeypatch):
     monkeypatch.setattr(word_merges._Words, "merge", lambda self, *pairs: rounds.append(1) or merge(self, *pairs))
     tokens = known_tokens("gpt2")
     words = [word.encode() for word in {*MOBY_DICK[:300_000].split()}]
-    check(words, tokens)
+    monkeypatch.setattr(word_merges, "_FEW", 0)
+    merged(words, Vocabulary(tokens))
     rank = {token: i for i, token in enumerate(tokens)}
-    most = max(len(word) - len(merge_pretoken(word, rank)) for word in words)
+    most = max(len(word) - len(merge_tokens(single_bytes(word), rank)) for word in words)
     assert len(rounds) < 0.7 * most
 
 
 def test_few_words_are_left_to_python():
-    words = [b"understandable", b"misunderstanding"]
-    done, found = merged(words, Vocabulary(known_tokens("gpt2")))
-    assert not done.any()
-    assert found == []
+    """The few that need most rounds, and with what they have come to, not from the start."""
+    words = [b"understandable", *[b"ab"] * word_merges._FEW, b"misunderstanding" * 9]
+    done, _, [short, long] = merged(words, Vocabulary(known_tokens("gpt2")))
+    assert np.flatnonzero(~done).tolist() == [0, len(words) - 1]
+    assert (b"".join(short), b"".join(long)) == (words[0], words[-1])
+    assert len(short) < len(words[0])
+    assert len(long) < len(words[-1])

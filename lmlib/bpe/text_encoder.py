@@ -13,7 +13,7 @@ import numpy as np
 
 from lmlib.bpe.cache import BoundedCache
 from lmlib.bpe.cuts import Cutter
-from lmlib.bpe.encode import encode_pretoken, merge_pretoken
+from lmlib.bpe.encode import encode_pretoken, merge_tokens
 from lmlib.bpe.fast.encoder import BlockEncoder
 from lmlib.bpe.pretokens import KNOWN_PATTERNS, Pretokenizer
 from lmlib.bpe.spec import TokenizerSpec
@@ -99,7 +99,7 @@ class TextEncoder:
         if self._blocks is None:
             tokens, ids = self._spec.ids.keys(), self._spec.ids.values()
             self._blocks = BlockEncoder(
-                [*tokens], [*ids], self._spec.pattern, self._by_pieces.merge_word
+                [*tokens], [*ids], self._spec.pattern, self._by_pieces.merge
             )
         return self._blocks
 
@@ -139,9 +139,9 @@ class _PieceEncoder:
         pieces = self._pretokenizer.pieces(text)
         return chain.from_iterable(map(self._piece_ids.__getitem__, pieces))
 
-    def merge_word(self, word: bytes) -> tuple[int, ...]:
-        """Return the ids that merging makes of bytes."""
-        return self._ids_of(merge_pretoken(word, self._ranks))
+    def merge(self, tokens: list[bytes]) -> tuple[int, ...]:
+        """Return the ids that merging makes of tokens, which are used up."""
+        return self._ids_of(merge_tokens(tokens, self._ranks))
 
     def _encode_pretoken(self, pretoken: str) -> tuple[int, ...]:
         return self._ids_of(encode_pretoken(pretoken.encode(), self._ranks))

@@ -11,13 +11,14 @@ new ones are merged. In 34 languages, the words that GPT-2 has no token for are
 parts by themselves.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from itertools import chain, pairwise
 from threading import Lock
 
 import numpy as np
 
+from lmlib.bpe.encode import single_bytes
 from lmlib.bpe.fast.arrays import begins, group_begins, ranges
 from lmlib.bpe.fast.boundaries import pretoken_starts
 from lmlib.bpe.fast.classes import DOCUMENT_END
@@ -28,7 +29,10 @@ from lmlib.bpe.fast.word_table import WordTable, as_block, pieces
 
 __all__ = ["BlockEncoder"]
 
-_LONG = 128  # bytes: parts that take many rounds are merged one by one
+# New words: as few are merged one by one. For 50, that takes half of the time that
+# all which is done for many of them does; for 200, as much, and for 400, twice.
+_FEW = 128
+_LONG = 512  # bytes: parts that may take many rounds are merged one by one
 _AT_ONCE = 2**16  # bytes of parts, so that what merging needs stays in the cache
 _MOST_BYTES = 2**26  # of memory for words and their ids, besides the tokens
 
@@ -36,8 +40,9 @@ _MOST_BYTES = 2**26  # of memory for words and their ids, besides the tokens
 class BlockEncoder:
     """Encodes blocks of text with one vocabulary and one of the three patterns.
 
-    ``tokens`` are in order of their ranks and have these ``ids``. ``merge_word``
-    returns the ids of a word that is no token; it is asked where that is faster.
+    ``tokens`` are in order of their ranks and have these ``ids``. ``merge_tokens``
+    returns the ids that merging makes of a list of tokens, which it may use up; it
+    is asked where that is faster.
     """
 
     def __init__(
@@ -45,9 +50,9 @@ class BlockEncoder:
         tokens: Sequence[bytes],
         ids: Sequence[int],
         pattern: str,
-        merge_word: Callable[[bytes], Sequence[int]],
+        merge_tokens: Callable[[list[bytes]], Sequence[int]],
     ) -> None:
-        self._merge_word = merge_word
+        self._merge_tokens = merge_tokens
         self._pattern = pattern
         self._ids = np.array(ids, np.uint32)
         self._vocabulary = Vocabulary(tokens)
@@ -111,6 +116,10 @@ class BlockEncoder:
         self, block: np.ndarray, sizes: np.ndarray, words: np.ndarray
     ) -> None:
         """Encode new words, which lie one after the other."""
+        if len(words) <= _FEW:
+            ids, lengths = self._merge_alone(block, begins(sizes), sizes)
+            self._words.keep(words, ids, lengths)
+            return
         starts = self._starts_of_parts(block, sizes)
         part_sizes = np.diff(starts, append=sizes.sum())
         first_part = np.searchsorted(starts, begins(sizes))
@@ -146,22 +155,32 @@ class BlockEncoder:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the ids that merging makes of words, and how many of each."""
         is_long = sizes > _LONG
-        short, alone = np.flatnonzero(~is_long), [np.flatnonzero(is_long)]
+        short, long = np.flatnonzero(~is_long), np.flatnonzero(is_long)
+        results = [(long, *self._merge_alone(block, starts[long], sizes[long]))]
         slices = group_begins(np.cumsum(sizes[short]) // _AT_ONCE).tolist()
-        results = []
         for begin, end in pairwise([*slices, len(short)]):
             some = short[begin:end]
             letters = _joined(block, starts[some], sizes[some])
-            done, ranks, lengths = merge_words(
+            is_done, ranks, lengths, left = merge_words(
                 letters, sizes[some], self._vocabulary
             )
-            results.append((some[done], self._ids[ranks], lengths))
-            alone.append(some[~done])
-        rest = np.concatenate(alone)
-        merged = [*map(self._merge_word, pieces(block, starts[rest], sizes[rest]))]
-        ids = np.array([*chain.from_iterable(merged)], np.uint32)
-        results.append((rest, ids, np.array([*map(len, merged)], np.int64)))
+            results.append((some[is_done], self._ids[ranks], lengths))
+            results.append((some[~is_done], *self._finish(left)))
         return _in_order(results)
+
+    def _merge_alone(
+        self, block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the same; here, words are merged one by one."""
+        return self._finish(map(single_bytes, pieces(block, starts, sizes)))
+
+    def _finish(
+        self, words: Iterable[list[bytes]]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the same for words of which each is a list of tokens."""
+        merged = [*map(self._merge_tokens, words)]
+        ids = np.array([*chain.from_iterable(merged)], np.uint32)
+        return ids, np.array([*map(len, merged)], np.int64)
 
 
 def _joined(block: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -21,26 +21,29 @@ The bytes at a place never change, so to look at them takes one table of all pai
 of bytes. With it, a word of nine bytes takes four rounds on average, not six.
 """
 
+from collections.abc import Iterator
+from itertools import islice
+
 import numpy as np
 
 from lmlib.bpe.fast.arrays import begins, group_begins
 from lmlib.bpe.fast.vocabulary import NO_RANK, Vocabulary, side_by_side
+from lmlib.bpe.fast.word_table import pieces
 
 __all__ = ["merge_words"]
 
-_FEW = 40  # words: to merge as few one by one costs no more than a round
+_FEW = 40  # words: to go on with as few one by one costs no more than a round
 
 
 def merge_words(
     block: np.ndarray, sizes: np.ndarray, vocabulary: Vocabulary
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[list[bytes]]]:
     """Merge the words of a block from ``as_block``, which lie one after the other.
 
     Returns which words are done, and of those the ranks of all tokens and how many
-    each has. A few words that need many rounds are left.
+    each has. A few words that need many rounds are left; of each, the tokens that
+    it has come to are returned.
     """
-    if len(sizes) <= _FEW:
-        return np.zeros(len(sizes), bool), np.empty(0, np.int32), sizes[:0]
     words = _Words(block, sizes, vocabulary)
     while True:
         pairs = np.flatnonzero(words.rank_of_pair != NO_RANK)
@@ -52,9 +55,10 @@ def merge_words(
     is_done[words.word[pairs[first]]] = False
     is_token = words.rank >= 0
     lengths = np.add.reduceat(is_token, begins(sizes), dtype=np.int64)
-    if pairs.size:
-        is_token &= is_done[words.word]
-    return is_done, words.rank[is_token], lengths[is_done]
+    in_done = is_done[words.word]
+    tokens = words.tokens(np.flatnonzero(is_token & ~in_done))
+    left = [[*islice(tokens, length)] for length in lengths[~is_done].tolist()]
+    return is_done, words.rank[is_token & in_done], lengths[is_done], left
 
 
 class _Words:
@@ -84,6 +88,10 @@ class _Words:
         self.rank_of_pair = np.full(num_places, NO_RANK, np.int32)
         self.rank_of_pair[:-1] = vocabulary.rank_of_two[codes]
         self.rank_of_pair[self._is_end[1:]] = NO_RANK
+
+    def tokens(self, places: np.ndarray) -> Iterator[bytes]:
+        """Yield the tokens that start at places."""
+        return pieces(self._block, places, self._next[places] - places)
 
     def merge(self, pairs: np.ndarray, first: np.ndarray) -> None:
         """Merge what can be merged; ``first`` is where each word's pairs begin."""
