@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmlib.bpe import Tokenizer, reference, text_encoder, train_bpe
-from lmlib.bpe.encode import merge_tokens
+from lmlib.bpe.encode import WordEncoder
 from lmlib.bpe.fast import encoder as module
 from lmlib.bpe.fast import word_merges
 from lmlib.bpe.fast.encoder import BlockEncoder
@@ -25,12 +26,14 @@ END = "<|endoftext|>"
 each_name = pytest.mark.parametrize("name", PATTERNS)
 
 
-def make_encoder(name, tokens=None):
+def encoder_of(known, pattern=PATTERNS["gpt2"]):
+    """An encoder with tokens and their ids, which ascend."""
+    return BlockEncoder(known, pattern, WordEncoder(SimpleNamespace(ids=known, ids_ascend=True)))
+
+
+def make_encoder(name):
     known = ranks(name)
-    tokens = tokens or sorted(known, key=known.get)
-    return BlockEncoder(
-        tokens, [known[token] for token in tokens], PATTERNS[name], lambda tokens: merge_tokens(tokens, known)
-    )
+    return encoder_of({token: known[token] for token in sorted(known, key=known.get)}, PATTERNS[name])
 
 
 @pytest.fixture(scope="module")
@@ -84,11 +87,29 @@ def test_words_of_every_size(name, encoders):
     check(encoders[name], name, ["=" * size for size in sizes])
 
 
-@pytest.mark.parametrize("few", [0, 10**9])
+def all_together(patch):
+    patch.setattr(module, "_SET_UP", 0)
+    patch.setattr(module, "_FEW", 0)
+    patch.setattr(word_merges, "_FEW", 0)
+
+
+@pytest.mark.parametrize("few", [0, 10, 10**9])
 def test_words_together_and_one_by_one(few, monkeypatch):
+    all_together(monkeypatch)
     monkeypatch.setattr(word_merges, "_FEW", few)
     monkeypatch.setattr(module, "_FEW", few)
-    check(make_encoder("gpt2"), "gpt2", [*random_texts(seed=2, number=300), MOBY_DICK[:50_000]])
+    encoder = make_encoder("gpt2")
+    check(encoder, "gpt2", [*random_texts(seed=2, number=300), MOBY_DICK[:50_000]])
+    assert ("_vocabulary" in vars(encoder)) == (few < 10**9)
+
+
+def test_tokens_are_put_into_a_table_when_that_pays():
+    encoder = make_encoder("gpt2")
+    for start in range(0, 60_000, 3000):
+        check(encoder, "gpt2", [MOBY_DICK[start : start + 3000]])
+    assert "_vocabulary" not in vars(encoder)
+    check(encoder, "gpt2", [MOBY_DICK[:100_000]])
+    assert "_vocabulary" in vars(encoder)
 
 
 def test_nothing(encoders):
@@ -106,10 +127,9 @@ def small_vocabulary(text, num_merges):
 def test_ids_are_the_references_with_a_vocabulary_of_few_letters(text, documents):
     """Here the same token comes of several pairs, and words have the same lowest rank at several places."""
     known, _ = small_vocabulary(text, 20)
-    encoder = BlockEncoder(list(known), [*known.values()], PATTERNS["gpt2"], lambda word: 1 / 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(word_merges, "_FEW", 0)
-        patch.setattr(module, "_FEW", 0)
+        all_together(patch)
+        encoder = encoder_of(known)
         found = split(*encoder.encode([document.encode() for document in documents]))
     assert found == [reference.encode(document, known) for document in documents]
 
@@ -117,15 +137,16 @@ def test_ids_are_the_references_with_a_vocabulary_of_few_letters(text, documents
 def test_tokens_that_no_text_holds():
     """Byte 0xFF, also in a token, which in a key would look like the end of a word."""
     known = {bytes([i]): i for i in range(256)} | {b"a\xff": 256, b"ab": 257, b"\xff\xff": 258, b"b\xffa": 259}
-    encoder = BlockEncoder(list(known), [*known.values()], PATTERNS["gpt2"], lambda tokens: merge_tokens(tokens, known))
+    encoder = encoder_of(known)
     assert split(*encoder.encode([b"a", b"ab", b"b", b"ba"])) == [[97], [257], [98], [98, 97]]
 
 
-def test_a_token_that_merging_does_not_make_is_a_word_but_no_part_of_one():
+def test_a_token_that_merging_does_not_make_is_a_word_but_no_part_of_one(monkeypatch):
     """No token has ``cd`` or ``da`` side by side, so these words are cut there."""
+    all_together(monkeypatch)
     known = {bytes([i]): i for i in range(256)} | {b"abc": 256, b"ef": 257}
     words = ["abc", "abcd", "dabc", "dabcdabcef", "ef", "abcef", "abc"]
-    encoder = BlockEncoder(list(known), [*known.values()], PATTERNS["gpt2"], lambda tokens: merge_tokens(tokens, known))
+    encoder = encoder_of(known)
     for _ in range(2):
         found = split(*encoder.encode([word.encode() for word in words]))
         assert found == [reference.encode_pretoken(word.encode(), known) for word in words]
@@ -144,11 +165,11 @@ def test_memory_is_bounded(monkeypatch):
     monkeypatch.setattr(module, "_MOST_BYTES", 2**22)
     encoder = make_encoder("gpt2")
     rng = random.Random(0)
-    sizes, tokens = [], encoder._nbytes()
+    sizes = []
     for _ in range(24):
         block = " ".join(str(rng.random()) * rng.choice([1, 1, 1, 5]) for _ in range(4000))
         check(encoder, "gpt2", [block])
-        sizes.append(encoder._nbytes() - tokens)
+        sizes.append(encoder._nbytes())
     assert 2**22 < max(sizes) < 2**23
     assert any(later < earlier for earlier, later in pairwise(sizes))
 
@@ -185,7 +206,6 @@ def test_several_threads_may_use_it(encoders, monkeypatch):
 @pytest.fixture
 def always_in_blocks(monkeypatch):
     monkeypatch.setattr(text_encoder, "_LARGE", 0)
-    monkeypatch.setattr(text_encoder, "_SET_UP", 0)
     monkeypatch.setattr(text_encoder, "_BLOCK", 3000)
 
 
@@ -243,7 +263,6 @@ def test_both_ways_are_the_same(odd, text, seed):
     by_pieces = Tokenizer.from_spec(odd.spec).encode(text, **policy)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_encoder, "_LARGE", 0)
-        patch.setattr(text_encoder, "_SET_UP", 0)
         assert odd.encode(text, **policy) == by_pieces
         assert list(odd.encode_iterable([text[:5], text[5:]], **policy)) == by_pieces
 
@@ -277,13 +296,6 @@ def test_large_texts_go_in_blocks_and_small_ones_by_pieces(monkeypatch):
     assert len(blocks) > 2  # two megabytes are two blocks or more
     Tokenizer(ours.vocab, ours.merges, pattern=r"\w+|\W").encode(MOBY_DICK[:300_000] * 3)
     assert set(blocks) == {1}
-
-
-def test_many_small_texts_become_large(gpt2):
-    ours = Tokenizer.from_spec(gpt2.spec)
-    for start in range(0, 600_000, 3000):
-        ours.encode(MOBY_DICK[start : start + 3000])
-    assert ours._encoder._blocks is not None
 
 
 @pytest.mark.parametrize("text", ["a" * 500_000, "0" * 200_000, " " * 500_000, "中" * 100_000])

@@ -1,9 +1,7 @@
 """Encoding texts in which special tokens are known: the way is chosen by size.
 
 What is small goes piece by piece, through caches of Python objects. What is large
-goes in blocks to ``fast``, if the pattern is one of the three, and if enough text
-has come to repay the table of all tokens that it needs first. To make that takes
-about as long as half a character per token does by pieces.
+goes in blocks to ``fast``, if the pattern is one of the three.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +11,7 @@ import numpy as np
 
 from lmlib.bpe.cache import BoundedCache
 from lmlib.bpe.cuts import Cutter
-from lmlib.bpe.encode import encode_pretoken, merge_tokens
+from lmlib.bpe.encode import WordEncoder
 from lmlib.bpe.fast.encoder import BlockEncoder
 from lmlib.bpe.pretokens import KNOWN_PATTERNS, Pretokenizer
 from lmlib.bpe.spec import TokenizerSpec
@@ -24,7 +22,6 @@ __all__ = ["TextEncoder"]
 _CACHE_BYTES = 2**25
 _BLOCK = 2**20  # characters that go to `fast` at once
 _LARGE = 2**11  # characters: below, a block costs more than it saves
-_SET_UP = 1 / 4  # characters per token
 
 Ids = np.ndarray | list[int]
 
@@ -34,17 +31,18 @@ class TextEncoder:
 
     def __init__(self, spec: TokenizerSpec) -> None:
         self._spec = spec
-        self._by_pieces = _PieceEncoder(spec)
+        words = WordEncoder(spec)
+        self._by_pieces = _PieceEncoder(spec.pattern, words)
         self._blocks: BlockEncoder | None = None
-        self._seen = 0  # characters
+        if spec.pattern in KNOWN_PATTERNS:
+            self._blocks = BlockEncoder(spec.ids, spec.pattern, words)
 
     def encode(
         self, texts: Iterable[str], special: SpecialTokenFinder, cutter: Cutter
     ) -> Iterator[Ids]:
         """Yield the ids of each text, special tokens included."""
         for group, size in _groups(texts):
-            self._seen += size
-            if not self._goes_in_blocks(size):
+            if self._blocks is None or size < _LARGE:
                 yield from (list(self._piece_by_piece(t, special)) for t in group)
             elif len(group) == 1 and size > 2 * _BLOCK:
                 parts = cutter.parts(group, _BLOCK)
@@ -52,11 +50,6 @@ class TextEncoder:
                 yield np.concatenate([ids for [ids] in blocks])
             else:
                 yield from self._block(group, special)
-
-    def _goes_in_blocks(self, size: int) -> bool:
-        if self._spec.pattern not in KNOWN_PATTERNS or size < _LARGE:
-            return False
-        return self._seen >= _SET_UP * len(self._spec.ids)
 
     def _piece_by_piece(
         self, text: str, special: SpecialTokenFinder
@@ -86,7 +79,7 @@ class TextEncoder:
             documents += map(str.encode, parts[::2])
             between += map(self._spec.special_tokens.__getitem__, parts[1::2])
             between.append(_END_OF_TEXT)
-        ids, places = self._block_encoder().encode(documents)
+        ids, places = self._blocks.encode(documents)
         filled = np.array(between[:-1], np.int64)
         is_special = filled != _END_OF_TEXT
         ids[places[is_special]] = filled[is_special]
@@ -94,14 +87,6 @@ class TextEncoder:
         for end in [*places[~is_special].tolist(), len(ids)]:
             yield ids[start:end]
             start = end + 1
-
-    def _block_encoder(self) -> BlockEncoder:
-        if self._blocks is None:
-            tokens, ids = self._spec.ids.keys(), self._spec.ids.values()
-            self._blocks = BlockEncoder(
-                [*tokens], [*ids], self._spec.pattern, self._by_pieces.merge
-            )
-        return self._blocks
 
 
 _END_OF_TEXT = -1
@@ -124,10 +109,9 @@ def _groups(texts: Iterable[str]) -> Iterator[tuple[list[str], int]]:
 class _PieceEncoder:
     """Encodes texts piece by piece, with a memory for pieces and for words."""
 
-    def __init__(self, spec: TokenizerSpec) -> None:
-        self._pretokenizer = Pretokenizer(spec.pattern)
-        self._ranks = spec.ids if spec.ids_ascend else spec.ranks
-        self._id_of_rank = None if spec.ids_ascend else list(spec.ids.values())
+    def __init__(self, pattern: str | None, words: WordEncoder) -> None:
+        self._pretokenizer = Pretokenizer(pattern)
+        self._words = words
         self._word_ids = BoundedCache(self._encode_pretoken, _CACHE_BYTES)
         if self._pretokenizer.pieces_are_pretokens:
             self._piece_ids = self._word_ids
@@ -139,17 +123,8 @@ class _PieceEncoder:
         pieces = self._pretokenizer.pieces(text)
         return chain.from_iterable(map(self._piece_ids.__getitem__, pieces))
 
-    def merge(self, tokens: list[bytes]) -> tuple[int, ...]:
-        """Return the ids that merging makes of tokens, which are used up."""
-        return self._ids_of(merge_tokens(tokens, self._ranks))
-
     def _encode_pretoken(self, pretoken: str) -> tuple[int, ...]:
-        return self._ids_of(encode_pretoken(pretoken.encode(), self._ranks))
-
-    def _ids_of(self, ranks: list[int]) -> tuple[int, ...]:
-        if self._id_of_rank is None:
-            return tuple(ranks)
-        return tuple(map(self._id_of_rank.__getitem__, ranks))
+        return self._words.encode(pretoken.encode())
 
     def _encode_piece(self, piece: str) -> tuple[int, ...]:
         pretokens = self._pretokenizer.pretokens(piece)

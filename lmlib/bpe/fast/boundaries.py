@@ -333,6 +333,9 @@ def _join_contractions(
     _cut_after(starts, apostrophes[joined], size[joined])
 
 
+_ONE_LETTER = np.isin(np.arange(256), list(b"sdmt"))  # what ends 's, 'd, 'm and 't
+
+
 def _contractions(
     values: np.ndarray, apostrophes: np.ndarray, any_case: bool
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -340,7 +343,7 @@ def _contractions(
     first, second = values[apostrophes + 1], values[apostrophes + 2]
     if any_case:
         first, second = _small(first), _small(second)
-    size = 2 * np.isin(first, list(b"sdmt"))
+    size = 2 * _ONE_LETTER[first]
     for letters in (b"ll", b"ve", b"re"):
         size[(first == letters[0]) & (second == letters[1])] = 3
     return apostrophes[size > 0], size[size > 0]

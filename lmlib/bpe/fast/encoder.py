@@ -11,14 +11,14 @@ new ones are merged. In 34 languages, the words that GPT-2 has no token for are
 parts by themselves.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import chain, pairwise
 from threading import Lock
 
 import numpy as np
 
-from lmlib.bpe.encode import single_bytes
+from lmlib.bpe.encode import WordEncoder, single_bytes
 from lmlib.bpe.fast.arrays import begins, group_begins, ranges
 from lmlib.bpe.fast.boundaries import pretoken_starts
 from lmlib.bpe.fast.classes import DOCUMENT_END
@@ -32,30 +32,29 @@ __all__ = ["BlockEncoder"]
 # New words: as few are merged one by one. For 50, that takes half of the time that
 # all which is done for many of them does; for 200, as much, and for 400, twice.
 _FEW = 128
+# Words to merge for each token, before which tokens are not put into a table. For
+# GPT-2's, that takes as long as it takes to merge 1,000 words one by one.
+_SET_UP = 1 / 40
 _LONG = 512  # bytes: parts that may take many rounds are merged one by one
 _AT_ONCE = 2**16  # bytes of parts, so that what merging needs stays in the cache
-_MOST_BYTES = 2**26  # of memory for words and their ids, besides the tokens
+_MOST_BYTES = 2**26  # of memory for words and their ids
+_END_WORD = 0  # the number of what ends a document
 
 
 class BlockEncoder:
     """Encodes blocks of text with one vocabulary and one of the three patterns.
 
-    ``tokens`` are in order of their ranks and have these ``ids``. ``merge_tokens``
-    returns the ids that merging makes of a list of tokens, which it may use up; it
-    is asked where that is faster.
+    ``ids`` are those of the tokens in order of their ranks. ``words`` encodes words
+    one by one, where that is faster.
     """
 
     def __init__(
-        self,
-        tokens: Sequence[bytes],
-        ids: Sequence[int],
-        pattern: str,
-        merge_tokens: Callable[[list[bytes]], Sequence[int]],
+        self, ids: Mapping[bytes, int], pattern: str, words: WordEncoder
     ) -> None:
-        self._merge_tokens = merge_tokens
         self._pattern = pattern
-        self._ids = np.array(ids, np.uint32)
-        self._vocabulary = Vocabulary(tokens)
+        self._ids_of_tokens = ids
+        self._one_by_one = words
+        self._num_merged = 0
         self._lock = Lock()
         self._forget()
 
@@ -70,36 +69,28 @@ class BlockEncoder:
         starts = pretoken_starts(block, self._pattern)
         sizes = np.diff(starts, append=len(block))
         with self._lock:
-            if self._nbytes() > self._nbytes_of_tokens + _MOST_BYTES:
+            if self._is_full:
                 self._forget()
             words = self._number_words(as_block(block), starts, sizes)
             ids, at = self._words.of(words)
         if len(documents) == 1:
             return ids, at[:0]
-        return ids, at[words == self._end_word]
-
-    def _nbytes(self) -> int:
-        return self._words.nbytes + self._parts.nbytes
+        return ids, at[words == _END_WORD]
 
     # --- the words that are known -------------------------------------------------
 
     def _forget(self) -> None:
-        """Know no other words than the tokens, and no parts of words.
+        """Know no words, and no parts of words.
 
-        A token need not be what merging makes of its bytes; then it is the word,
-        but not a part of another word.
+        This is due when they take much memory. The end of a document is a word
+        without bytes, and no other word holds it.
         """
-        self._words = WordIds(deepcopy(self._vocabulary.words))
+        self._words = WordIds(WordTable())
         self._parts = WordIds(WordTable())
-        ranks = self._vocabulary.rank_of_word[:-1]
-        tokens = np.arange(len(ranks))
-        self._words.keep(tokens, self._ids[ranks], np.ones(len(ranks), np.int64))
-        # The end of a document is a word without bytes, and no other word holds it.
         end = as_block(DOCUMENT_END), np.zeros(1, np.int64), np.ones(1, np.int64)
         numbers, _ = self._words.table.number(*end)
         self._words.keep(numbers, np.zeros(1), np.ones(1, np.int64))
-        [self._end_word] = numbers
-        self._nbytes_of_tokens = self._nbytes()
+        self._is_full = False
 
     def _number_words(
         self, block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
@@ -108,18 +99,58 @@ class BlockEncoder:
         known = len(self._words.table)
         numbers, new = self._words.table.number(block, starts, sizes)
         if new.size:
-            letters = _joined(block, starts[new], sizes[new])
-            self._learn(letters, sizes[new], known + np.arange(len(new)))
+            new_numbers = known + np.arange(len(new))
+            self._learn(block, starts[new], sizes[new], new_numbers)
+            self._is_full = self._nbytes() > _MOST_BYTES
         return numbers
 
+    def _nbytes(self) -> int:
+        return self._words.nbytes + self._parts.nbytes
+
     def _learn(
+        self,
+        block: np.ndarray,
+        starts: np.ndarray,
+        sizes: np.ndarray,
+        words: np.ndarray,
+    ) -> None:
+        """Encode new words."""
+        if (
+            len(words) > _FEW
+            and self._num_merged + len(words) >= len(self._ids_of_tokens) * _SET_UP
+        ):
+            ranks = self._vocabulary.ranks(block, starts, sizes)
+            is_token = ranks != NO_RANK
+            ids = self._ids[ranks[is_token]]
+            self._words.keep(words[is_token], ids, np.ones(len(ids), np.int64))
+            words, starts, sizes = (
+                array[~is_token] for array in (words, starts, sizes)
+            )
+            if len(words) > _FEW:
+                letters = _joined(block, starts, sizes)
+                self._learn_parts(letters, sizes, words)
+                return
+        encoded = map(self._one_by_one.encode, pieces(block, starts, sizes))
+        ids, lengths = _joined_ids(encoded)
+        self._words.keep(words, ids, lengths)
+        self._num_merged += np.count_nonzero(lengths > 1)
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        return Vocabulary([*self._ids_of_tokens])
+
+    @cached_property
+    def _ids(self) -> np.ndarray:
+        return np.array([*self._ids_of_tokens.values()], np.uint32)
+
+    def _learn_parts(
         self, block: np.ndarray, sizes: np.ndarray, words: np.ndarray
     ) -> None:
-        """Encode new words, which lie one after the other."""
-        if len(words) <= _FEW:
-            ids, lengths = self._merge_alone(block, begins(sizes), sizes)
-            self._words.keep(words, ids, lengths)
-            return
+        """Encode new words, which lie one after the other and are no tokens.
+
+        A token need not be what merging makes of its bytes; then it is the word,
+        but not a part of another word.
+        """
         starts = self._starts_of_parts(block, sizes)
         part_sizes = np.diff(starts, append=sizes.sum())
         first_part = np.searchsorted(starts, begins(sizes))
@@ -156,7 +187,10 @@ class BlockEncoder:
         """Return the ids that merging makes of words, and how many of each."""
         is_long = sizes > _LONG
         short, long = np.flatnonzero(~is_long), np.flatnonzero(is_long)
-        results = [(long, *self._merge_alone(block, starts[long], sizes[long]))]
+        if len(short) <= _FEW:
+            short, long = short[:0], np.arange(len(sizes))
+        alone = map(single_bytes, pieces(block, starts[long], sizes[long]))
+        results = [(long, *_joined_ids(map(self._one_by_one.merge, alone)))]
         slices = group_begins(np.cumsum(sizes[short]) // _AT_ONCE).tolist()
         for begin, end in pairwise([*slices, len(short)]):
             some = short[begin:end]
@@ -165,22 +199,18 @@ class BlockEncoder:
                 letters, sizes[some], self._vocabulary
             )
             results.append((some[is_done], self._ids[ranks], lengths))
-            results.append((some[~is_done], *self._finish(left)))
+            ids = _joined_ids(map(self._one_by_one.merge, left))
+            results.append((some[~is_done], *ids))
         return _in_order(results)
 
-    def _merge_alone(
-        self, block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the same; here, words are merged one by one."""
-        return self._finish(map(single_bytes, pieces(block, starts, sizes)))
 
-    def _finish(
-        self, words: Iterable[list[bytes]]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the same for words of which each is a list of tokens."""
-        merged = [*map(self._merge_tokens, words)]
-        ids = np.array([*chain.from_iterable(merged)], np.uint32)
-        return ids, np.array([*map(len, merged)], np.int64)
+def _joined_ids(
+    encoded: Iterable[Sequence[int]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ids of words, one after the other, and how many each has."""
+    encoded = [*encoded]
+    ids = np.array([*chain.from_iterable(encoded)], np.uint32)
+    return ids, np.array([*map(len, encoded)], np.int64)
 
 
 def _joined(block: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
