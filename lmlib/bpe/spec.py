@@ -6,6 +6,7 @@ from functools import cached_property
 from numbers import Integral
 
 from lmlib.bpe.patterns import GPT2_PATTERN, compile_pattern
+from lmlib.bpe.pretokens import KNOWN_PATTERNS
 
 __all__ = ["Pair", "TokenizerSpec", "check_special_tokens", "numbered"]
 
@@ -46,8 +47,8 @@ class TokenizerSpec:
         check_special_tokens(self.special_tokens)
         _check_vocab(self.vocab)
         self._check_special_tokens()
-        self._check_ids(_made(self.merges))
-        if self.pattern is not None:
+        self._check_ids()
+        if self.pattern not in (None, *KNOWN_PATTERNS):
             compile_pattern(self.pattern)
 
     @cached_property
@@ -61,7 +62,14 @@ class TokenizerSpec:
 
         Special tokens and tokens that no merge makes are left out.
         """
-        return {token: self._ordinary_ids[token] for token in _made(self.merges)}
+        made, ids = _made(self.merges), self._ordinary_ids
+        try:
+            return {token: ids[token] for token in made}
+        except KeyError as error:
+            raise ValueError(
+                f"No ordinary token of the vocabulary is {error.args[0]!r}: every "
+                "byte and every result of a merge needs an id."
+            ) from None
 
     @cached_property
     def ranks(self) -> dict[bytes, int]:
@@ -94,16 +102,11 @@ class TokenizerSpec:
                     f"{meaning!r} in the vocabulary: give it an id of its own."
                 )
 
-    def _check_ids(self, made: Iterable[bytes]) -> None:
-        ids = self._ordinary_ids
-        if len(ids) < len(self.vocab) - len(self.special_tokens):
+    def _check_ids(self) -> None:
+        num_ordinary = len(self.vocab) - len(self.special_tokens)
+        if len(self._ordinary_ids) < num_ordinary:
             raise ValueError(self._shared_bytes())
-        for token in made:
-            if token not in ids:
-                raise ValueError(
-                    f"No ordinary token of the vocabulary is {token!r}: every byte "
-                    "and every result of a merge needs an id."
-                )
+        _ = self.ids  # raises the other errors
 
     def _shared_bytes(self) -> str:
         special = set(self.special_tokens.values())
@@ -182,7 +185,7 @@ def _is_int(i: object) -> bool:
 
 def _check_vocab(vocab: Mapping[int, bytes]) -> None:
     for i, token in vocab.items():
-        if not _is_int(i) or not 0 <= i <= _MAX_ID:
+        if not (type(i) is int or _is_int(i)) or not 0 <= i <= _MAX_ID:
             raise ValueError(f"Id {i!r} is not an integer from 0 to {_MAX_ID}.")
         if token == b"":
             raise ValueError(f"Id {i} stands for no bytes: leave it out.")

@@ -101,7 +101,7 @@ class Tokenizer:
         """
         if name_or_path == "gpt2":  # a folder of that name is "./gpt2"
             vocab, merges = read_vocab_bpe(load_corpus("gpt2_merges"))
-            return cls(vocab, merges, ["<|endoftext|>"])
+            return cls(vocab, merges, {"<|endoftext|>": len(vocab)})
         path = Path(name_or_path)
         if path.is_dir():
             path /= "tokenizer.json"

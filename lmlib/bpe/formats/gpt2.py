@@ -34,20 +34,31 @@ def read_vocab_bpe(text: str) -> tuple[dict[int, bytes], list[Pair]]:
     Raises ValueError, which names the line, for a line that is not two tokens in
     GPT-2's alphabet.
     """
-    vocab = {i: bytes([byte]) for i, byte in enumerate(gpt2_byte_alphabet())}
+    alphabet = gpt2_byte_alphabet()
+    tokens = {spelled: bytes([byte]) for byte, spelled in alphabet.items()}
+    vocab = dict(enumerate(tokens.values()))
     merges: list[Pair] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if number == 1 and line.startswith("#version"):
             continue
-        pair = _PAIR.fullmatch(line)
-        if not pair:
-            raise ValueError(
-                f"Line {number} is {line!r}, not two tokens in GPT-2's alphabet."
-            )
-        left, right = map(unspell, pair.groups())
-        vocab[len(vocab)] = left + right
-        merges.append((left, right))
+        left, _, right = line.partition(" ")
+        try:  # parts were met before, so to look them up is enough, and much faster
+            pair = tokens[left], tokens[right]
+        except KeyError:
+            pair = _parse_merge(number, line)
+        token = pair[0] + pair[1]
+        vocab[len(vocab)] = tokens[left + right] = token
+        merges.append(pair)
     return vocab, merges
+
+
+def _parse_merge(number: int, line: str) -> Pair:
+    pair = _PAIR.fullmatch(line)
+    if not pair:
+        raise ValueError(
+            f"Line {number} is {line!r}, not two tokens in GPT-2's alphabet."
+        )
+    return unspell(pair[1]), unspell(pair[2])
 
 
 def read_gpt2(
