@@ -32,9 +32,9 @@ __all__ = ["BlockEncoder"]
 # New words: as few are merged one by one. For 50, that takes half of the time that
 # all which is done for many of them does; for 200, as much, and for 400, twice.
 _FEW = 128
-# Words to merge for each token, before which tokens are not put into a table. For
-# GPT-2's, that takes as long as it takes to merge 1,000 words one by one.
-_SET_UP = 1 / 40
+# Words to merge for each token, before which tokens are not put into a table. That
+# takes as long as merging 1,000 words one by one for GPT-2, and 2,000 for o200k.
+_SET_UP = 1 / 100
 _LONG = 512  # bytes: parts that may take many rounds are merged one by one
 _AT_ONCE = 2**16  # bytes of parts, so that what merging needs stays in the cache
 _MOST_BYTES = 2**26  # of memory for words and their ids
