@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmlib.bpe import Tokenizer, reference, text_encoder, train_bpe
+from lmlib.bpe import Tokenizer, reference, text_encoder, tokenizer, train_bpe
 from lmlib.bpe.encode import WordEncoder
 from lmlib.bpe.fast import encoder as module
 from lmlib.bpe.fast import word_merges
@@ -296,6 +296,19 @@ def test_large_texts_go_in_blocks_and_small_ones_by_pieces(monkeypatch):
     assert len(blocks) > 2  # two megabytes are two blocks or more
     Tokenizer(ours.vocab, ours.merges, pattern=r"\w+|\W").encode(MOBY_DICK[:300_000] * 3)
     assert set(blocks) == {1}
+
+
+def test_lists_hold_integers_that_exist_once_many_were_made(gpt2, odd):
+    expected = encoding("gpt2").encode_ordinary(MOBY_DICK[:300_000])
+    ours = Tokenizer.from_spec(gpt2.spec)
+    first, second = ours.encode_batch([MOBY_DICK[:300_000]] * 2)
+    assert first == second == ours.encode(MOBY_DICK[:300_000]) == expected
+    assert {type(i) for i in second} == {int}
+    assert all(one is other for one, other in zip(first, second, strict=True))
+    assert ours.encode_batch(["a b"]) == [[64, 275]]
+    [again, _] = odd.encode_batch([MOBY_DICK] * 2, disallowed_special=())
+    assert again == odd.encode_to_array(MOBY_DICK, np.uint32, disallowed_special=()).tolist()
+    assert odd._as_list is tokenizer._as_list  # a table of its ids would be a gigabyte
 
 
 @pytest.mark.parametrize("text", ["a" * 500_000, "0" * 200_000, " " * 500_000, "中" * 100_000])
