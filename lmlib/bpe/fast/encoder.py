@@ -2,7 +2,7 @@
 
 A block of text is cut into pre-tokens, their numbers are looked up, and the ids of
 all of them are put together, all with a few operations on arrays. Only words that
-were never seen are merged, and these together.
+were never seen are merged, and many of these together.
 
 A new word is cut first, wherever no token has the two bytes side by side: no merge
 reaches across such a place. The parts have numbers and ids as words have, so only
@@ -115,25 +115,28 @@ class BlockEncoder:
         words: np.ndarray,
     ) -> None:
         """Encode new words."""
-        if (
-            len(words) > _FEW
-            and self._num_merged + len(words) >= len(self._ids_of_tokens) * _SET_UP
-        ):
+        if len(words) > _FEW and self._set_up_pays(len(words)):
             ranks = self._vocabulary.ranks(block, starts, sizes)
             is_token = ranks != NO_RANK
             ids = self._ids[ranks[is_token]]
             self._words.keep(words[is_token], ids, np.ones(len(ids), np.int64))
-            words, starts, sizes = (
-                array[~is_token] for array in (words, starts, sizes)
-            )
-            if len(words) > _FEW:
-                letters = _joined(block, starts, sizes)
-                self._learn_parts(letters, sizes, words)
-                return
-        encoded = map(self._one_by_one.encode, pieces(block, starts, sizes))
-        ids, lengths = _joined_ids(encoded)
-        self._words.keep(words, ids, lengths)
-        self._num_merged += np.count_nonzero(lengths > 1)
+            others = np.flatnonzero(~is_token)
+            words, starts, sizes = words[others], starts[others], sizes[others]
+        if len(words) > _FEW and self._set_up_pays(len(words)):
+            letters = _joined(block, starts, sizes)
+            self._learn_parts(letters, sizes, words)
+        else:
+            encoded = map(self._one_by_one.encode, pieces(block, starts, sizes))
+            ids, lengths = _joined_ids(encoded)
+            self._words.keep(words, ids, lengths)
+            self._num_merged += np.count_nonzero(lengths > 1)
+
+    def _set_up_pays(self, num_words: int) -> bool:
+        """Whether to put all tokens into a table, with these words to be merged."""
+        if "_vocabulary" in vars(self):
+            return True
+        num_merged = self._num_merged + num_words
+        return num_merged >= _SET_UP * len(self._ids_of_tokens)
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:
