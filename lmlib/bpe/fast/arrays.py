@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["begins", "group_begins", "ranges", "with_room"]
+__all__ = ["begins", "group_begins", "groups", "ranges", "with_room"]
 
 
 def begins(sizes: np.ndarray) -> np.ndarray:
@@ -20,6 +20,14 @@ def group_begins(values: np.ndarray) -> np.ndarray:
     differs = np.ones(len(values), bool)
     np.not_equal(values[1:], values[:-1], out=differs[1:])
     return np.flatnonzero(differs)
+
+
+def groups(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return where each group of equal neighbours begins, and its size."""
+    differs = np.ones(len(values) + 1, bool)
+    np.not_equal(values[1:], values[:-1], out=differs[1:-1])
+    bounds = np.flatnonzero(differs)
+    return bounds[:-1], bounds[1:] - bounds[:-1]
 
 
 def with_room(array: np.ndarray, size: int) -> np.ndarray:

@@ -20,7 +20,7 @@ one, the same would be merged, in this order:
   of these is not the last.
 - All other counts only fall.
 
-What the last merge does comes after all of these. So of 31,744 merges on 50 MB, 23
+What the last merge does comes after all of these. So of 31,743 merges on 50 MB, 28
 are made at once on average.
 
 **How words are kept.** All different words are in one array of tokens, with links
@@ -32,10 +32,11 @@ become the same one again, for what is made later holds a token that is new.
 from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
-from lmlib.bpe.fast.arrays import group_begins, ranges, with_room
+from lmlib.bpe.fast.arrays import group_begins, groups, ranges, with_room
 from lmlib.bpe.fast.counting import WordCounts
 from lmlib.bpe.merges import iter_more_merges
 from lmlib.bpe.pair_queue import PairQueue
@@ -44,8 +45,7 @@ __all__ = ["MOST_LETTERS", "iter_merges"]
 
 MOST_LETTERS = 2**30  # of different words: a place is an integer of 32 bits
 _MOST_AT_ONCE = 2048
-_PUSHED_AT_ONCE = 2000
-_FEW_PLACES = 125
+_FEW_PLACES = 400
 _NO_PAIR = 0  # its count is always 0
 _END = -1  # of a word
 _GONE = -2  # a token that is part of the one before it
@@ -65,23 +65,21 @@ def iter_merges(
     num_candidates = 8
     pace = _Pace(len(counts.letters))
     while candidates := frequent.pop(min(num_candidates, num_merges)):
-        pairs = np.array(candidates)
-        places, which = corpus.places_of(pairs)
-        overlapping = corpus.greatest_overlapping(places, which)
+        pairs = np.array(candidates, np.int32)
+        found = corpus.find(pairs)
+        overlapping = corpus.greatest_overlapping(found)
         size = _size_of_batch(corpus.count[pairs], overlapping)
         frequent.push(candidates[size:])
         for pair in candidates[:size]:
             left, right = frequent.bytes_of(pair)
             yield left, right
             tokens.append(left + right)
-        in_batch = which < size
-        new_pairs = corpus.merge(
-            pairs[:size], places[in_batch], which[in_batch], len(tokens) - size
-        )
-        frequent.add(new_pairs)
+        batch = found.only(slice(0, np.searchsorted(found.which, size)))
+        frequent.add(corpus.merge(pairs[:size], batch, len(tokens) - size))
         num_merges -= size
-        num_candidates = min(size + size // 2 + 8, _MOST_AT_ONCE)
-        if pace.is_too_slow(int(in_batch.sum())):
+        mean_places = len(found.places) / len(pairs)
+        num_candidates = _size_of_next(size, mean_places)
+        if pace.is_too_slow(len(batch.places)):
             more = iter_more_merges(corpus.words(), tokens)
             yield from islice(more, num_merges)
             return
@@ -90,11 +88,11 @@ def iter_merges(
 class _Pace:
     """Tells when it pays to go on one by one in Python.
 
-    A batch costs a quarter of a millisecond, however small it is: as much as some
+    A batch costs a third of a millisecond, however small it is: as much as some
     hundred places in Python. To go on there costs as much as a place for each token
     that is left. That is done once small batches have lost as much, so the loss is
-    at most twice the least. With this, 32,000 merges of Moby-Dick take half as
-    long, for late in a small corpus counts are small, and so are most batches.
+    at most twice the least. With this, 32,000 merges of Moby-Dick take a third of
+    the time, for late in a small corpus counts are small, and so are most batches.
     """
 
     def __init__(self, num_tokens: int) -> None:
@@ -115,6 +113,38 @@ def _size_of_batch(counts: np.ndarray, greatest_overlapping: np.ndarray) -> int:
     return 1 + int(np.logical_and.accumulate(may_follow).sum())
 
 
+def _size_of_next(size: int, mean_places: float) -> int:
+    """Return how many candidates to look at after a batch of a size.
+
+    Those beyond the batch are looked at in vain: at all of their places, which are
+    thousands at first and a handful later. But with too few, there are more batches
+    than need be. On 50 MB there are a fifth fewer batches, and places looked at,
+    than with always eight more.
+    """
+    few = min(32, int(1000 / mean_places))
+    return min(size + size // 2 + 1 + few, _MOST_AT_ONCE)
+
+
+class _Found(NamedTuple):
+    """Places of some pairs, pair by pair, and what is beside each.
+
+    ``which`` is the index of the pair. ``previous`` and ``next`` are the places of
+    the token before and of the second token; ``before`` and ``after`` are the pairs
+    that start there, which overlap this one.
+    """
+
+    places: np.ndarray
+    which: np.ndarray
+    previous: np.ndarray
+    next: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+
+    def only(self, some: slice | np.ndarray) -> "_Found":
+        """Return some of them."""
+        return _Found(*(values[some] for values in self))
+
+
 class _Corpus:
     """The tokens of all words, and the pairs that they make.
 
@@ -127,14 +157,14 @@ class _Corpus:
         letters = counts.letters[np.repeat(is_long, counts.sizes)]
         sizes, word_counts = counts.sizes[is_long], counts.counts[is_long]
         num_places = len(letters) + len(sizes) + 1
-        word = np.repeat(np.arange(len(sizes)), sizes)
-        at = np.arange(1, len(letters) + 1) + word  # an end before each word
+        is_letter = np.ones(num_places, bool)
+        is_letter[0] = is_letter[np.cumsum(sizes + 1)] = False  # but an end
         self.token = np.full(num_places, _END, np.int32)
-        self.token[at] = letters
-        self._weight = np.zeros(num_places, _smallest_type(word_counts))
-        self._weight[at] = np.repeat(word_counts, sizes)
+        self.token[is_letter] = letters
         self._next = np.arange(1, num_places + 1, dtype=np.int32)
         self._previous = np.arange(-1, num_places - 1, dtype=np.int32)
+        self._weight = np.zeros(num_places, _smallest_type(word_counts))
+        self._weight[is_letter] = np.repeat(word_counts, sizes)
         self._token_bits = (most_tokens - 1).bit_length()
         self._place_bits = num_places.bit_length()
 
@@ -149,47 +179,52 @@ class _Corpus:
         # What is never written to takes no memory.
         self._lists = np.empty(3 * num_places, np.int32)
         self._num_listed = 0
-        self._add_pairs(at[self.token[at + 1] != _END])
+        self._add_pairs(np.flatnonzero(is_letter[:-1] & is_letter[1:]))
 
-    def places_of(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the places of the pairs, and which of the pairs is at each."""
+    def find(self, pairs: np.ndarray) -> _Found:
+        """Return all places of the pairs."""
         lengths = self._length_of_list[pairs]
-        places = self._lists[ranges(self._first_in_list[pairs], lengths)]
-        which = np.repeat(np.arange(len(pairs)), lengths)
-        is_there = self._pair_at[places] == pairs[which]
-        return places[is_there].astype(np.int64), which[is_there]
+        listed = self._lists[ranges(self._first_in_list[pairs], lengths)]
+        is_there = self._pair_at[listed] == np.repeat(pairs, lengths)
+        there = np.flatnonzero(is_there)
+        places = listed[there].astype(np.int64)
+        previous, following = self._previous[places], self._next[places]
+        return _Found(
+            places,
+            np.repeat(np.arange(len(pairs)), lengths)[there],
+            previous,
+            following,
+            self._pair_at[previous],
+            self._pair_at[following],
+        )
 
-    def greatest_overlapping(
-        self, places: np.ndarray, which: np.ndarray
-    ) -> np.ndarray:
+    def greatest_overlapping(self, found: _Found) -> np.ndarray:
         """Return, for each pair, the greatest count of one that overlaps it."""
-        before = self.count[self._pair_at[self._previous[places]]]
-        after = self.count[self._pair_at[self._next[places]]]
-        return np.maximum.reduceat(np.maximum(before, after), group_begins(which))
+        greatest = np.maximum(self.count[found.before], self.count[found.after])
+        return np.maximum.reduceat(greatest, group_begins(found.which))
 
-    def merge(
-        self, pairs: np.ndarray, places: np.ndarray, which: np.ndarray, new: int
-    ) -> np.ndarray:
+    def merge(self, pairs: np.ndarray, found: _Found, new: int) -> np.ndarray:
         """Write new tokens, from ``new`` on, for pairs; return the new pairs."""
         if self.left[pairs[-1]] == self.right[pairs[-1]]:
-            places, which = self._every_other(places, which, len(pairs) - 1)
-        previous, middle = self._previous[places], self._next[places]
+            found = found.only(self._every_other(found, len(pairs) - 1))
+        places, middle = found.places, found.next
         following = self._next[middle]
-        self.token[places] = new + which
-        pair_before, pair_after = self._pair_at[previous], self._pair_at[middle]
-        has_left = pair_before != _NO_PAIR
+        self.token[places] = new + found.which
+        with_left = np.flatnonzero(found.before != _NO_PAIR)
         # Where another merge follows at once, that one has this one on its left.
-        has_right = (pair_after != _NO_PAIR) & (self.token[following] < new)
-        self._uncount(pair_before[has_left], places[has_left])
-        self._uncount(pair_after[has_right], places[has_right])
+        follows_old = self.token[following] < new
+        with_right = np.flatnonzero((found.after != _NO_PAIR) & follows_old)
+        weight = self._weight[places].astype(np.int64)
+        np.subtract.at(self.count, found.before[with_left], weight[with_left])
+        np.subtract.at(self.count, found.after[with_right], weight[with_right])
         self.count[pairs] = 0
-        for gone in (previous[has_left], places, middle):
-            self._pair_at[gone] = _NO_PAIR
+        self._pair_at[places] = _NO_PAIR  # until a new one starts there
+        self._pair_at[middle] = _NO_PAIR
         self.token[middle] = _GONE
         self._next[places] = following
         self._previous[following] = places
-        left = self._previous[places[has_left]]
-        return self._add_pairs(np.concatenate((left, places[has_right])))
+        left = self._previous[places[with_left]]
+        return self._add_pairs(np.concatenate((left, places[with_right])))
 
     def words(self) -> Iterator[tuple[str, int]]:
         """Yield the words of several tokens, as strings of these, with counts."""
@@ -204,45 +239,45 @@ class _Corpus:
             if next_end - end > 2:
                 yield text[end + 1 : next_end], count
 
-    def _every_other(
-        self, places: np.ndarray, which: np.ndarray, last: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Keep of each run of the last pair, such as ``aaaa``, what is merged."""
-        first = np.searchsorted(which, last)
-        in_last = np.sort(places[first:])
+    def _every_other(self, found: _Found, last: int) -> np.ndarray:
+        """Return which to keep: of the last pair's runs, such as ``aaaa``, half."""
+        first = np.searchsorted(found.which, last)
+        order = first + np.argsort(found.places[first:])
+        in_last = found.places[order]
         goes_on = self._next[in_last[:-1]] == in_last[1:]
         number = np.arange(len(in_last))
         begin = np.maximum.accumulate(number * np.append(True, ~goes_on))
-        kept = in_last[(number - begin) % 2 == 0]
-        places = np.concatenate((places[:first], kept))
-        return places, which[: len(places)]
-
-    def _uncount(self, pairs: np.ndarray, places: np.ndarray) -> None:
-        np.subtract.at(self.count, pairs, self._weight[places].astype(np.int64))
+        kept = order[(number - begin) % 2 == 0]
+        return np.concatenate((np.arange(first), kept))
 
     def _add_pairs(self, places: np.ndarray) -> np.ndarray:
         """Enter the pairs that start at places, which are all new; return them."""
-        left, right = self.token[places], self.token[self._next[places]]
-        code = left.astype(np.int64) << self._token_bits | right
+        code = self.token[places].astype(np.int64)
+        code <<= self._token_bits
+        code |= self.token[self._next[places]]
         code, places = self._sorted(code, places)
-        first = group_begins(code)
-        lengths = np.diff(first, append=len(code))
-        pairs = np.arange(self.num_pairs, self.num_pairs + len(first))
-        self.num_pairs += len(first)
-        for name, values in {
-            "left": code[first] >> self._token_bits,
-            "right": code[first] & (1 << self._token_bits) - 1,
-            "count": _sums(self._weight[places], first),
-            "_first_in_list": self._num_listed + first,
-            "_length_of_list": lengths,
-        }.items():
-            array = with_room(getattr(self, name), self.num_pairs)
-            array[pairs] = values
-            setattr(self, name, array)
+        first, lengths = groups(code)
+        code = code[first]
+        new = slice(self.num_pairs, self.num_pairs + len(first))
+        pairs = np.arange(new.start, new.stop, dtype=np.int32)
+        self._make_room(new.stop)
+        self.num_pairs = new.stop
+        self.left[new] = code >> self._token_bits
+        self.right[new] = code & (1 << self._token_bits) - 1
+        self.count[new] = _sums(self._weight[places], first)
+        self._first_in_list[new] = self._num_listed + first
+        self._length_of_list[new] = lengths
         self._pair_at[places] = np.repeat(pairs, lengths)
         self._lists[self._num_listed : self._num_listed + len(places)] = places
         self._num_listed += len(places)
         return pairs
+
+    def _make_room(self, num_pairs: int) -> None:
+        self.left = with_room(self.left, num_pairs)
+        self.right = with_room(self.right, num_pairs)
+        self.count = with_room(self.count, num_pairs)
+        self._first_in_list = with_room(self._first_in_list, num_pairs)
+        self._length_of_list = with_room(self._length_of_list, num_pairs)
 
     def _sorted(
         self, code: np.ndarray, places: np.ndarray
@@ -251,14 +286,20 @@ class _Corpus:
         if self._place_bits + 2 * self._token_bits > 63:
             order = np.argsort(code)
             return code[order], places[order]
-        both = np.sort(code << self._place_bits | places)
-        return both >> self._place_bits, both & (1 << self._place_bits) - 1
+        code <<= self._place_bits
+        code |= places
+        code.sort()
+        places = code & (1 << self._place_bits) - 1
+        code >>= self._place_bits
+        return code, places
 
 
 class _FrequentPairs:
     """The queue of pairs, of which only those from some count on are in it.
 
     Most pairs are rare and never get a turn, so most are never looked at in Python.
+    When the queue is used up, a thirtieth of the others come into it: with fewer at
+    once, fewer new pairs do, too, but all pairs are looked through more often.
     """
 
     def __init__(self, corpus: _Corpus, tokens: list[bytes]) -> None:
@@ -306,7 +347,8 @@ class _FrequentPairs:
         if not waiting.size:
             self._least = 1
             return
-        nth = max(0, len(waiting) - _PUSHED_AT_ONCE)
+        number = min(len(waiting), max(200, len(waiting) // 30))
+        nth = len(waiting) - number
         self._least = int(np.partition(count[waiting], nth)[nth])
         self._push_new(waiting[count[waiting] >= self._least])
 
