@@ -111,11 +111,9 @@ def _count(
         unit_scale=True,
         disable=_hidden(progress and bool(files)),
     ) as bar:
-        counts = count_files(
-            files, pattern, special_tokens, num_workers, bar.update
+        return count_files(
+            files, pattern, special_tokens, num_workers, bar.update, counter
         )
-    counter.update(counts)
-    return counter.counts()
 
 
 def _text(item: object) -> str:
