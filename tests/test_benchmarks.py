@@ -75,6 +75,32 @@ def test_peers_that_are_not_installed_are_left_out(tasks, capsys):
     assert contest._machine(["pytest", "no-such"])["versions"].keys() == {"pytest"}
 
 
+def test_what_a_peer_prints_is_no_result(tasks, tmp_path):
+    import contest
+
+    program = tmp_path / "program.py"
+    program.write_text("print('23347 unique words')\nprint('{\"seconds\": 1.5}')\n")
+    assert contest._in_own_process(program, "any task", "peer") == {"seconds": 1.5}
+
+
+def test_texts_are_read_as_they_were_stored(tasks, tmp_path, monkeypatch):
+    import texts
+
+    monkeypatch.setattr(texts, "BUILD", tmp_path)
+    monkeypatch.setitem(texts.TEXTS, "two", lambda: iter([b"one\r\n", "zwölf".encode()]))
+    facts = texts.store_texts(["two", "two"])["two"]
+    assert (facts["bytes"], facts["documents"]) == (5 + 6 + len(texts.END), 2)
+    assert texts.documents_of("two") == ["one\n", "zwölf"]
+
+
+def test_strange_texts_have_other_letters_each_time(tasks, monkeypatch):
+    import texts
+
+    monkeypatch.setattr(texts, "_package_files", lambda: iter([b"Zebra az"]))
+    monkeypatch.setattr(texts, "MB", 0)  # of which one document is already more
+    assert list(texts.strange(20)) == [b"Afcsb ba", b"Bgdtc cb", b"Cheud dc"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
