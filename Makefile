@@ -51,7 +51,7 @@ test: book ## check everything: library, notebooks, numbers, rendered pages
 test-slow: book ## the same, and ten runs of every notebook
 	$(BIN)/python -m pytest --nbval $(IN_PARALLEL) -m "slow or not slow"
 
-bench: $(INSTALLED) ## lmlib beside its peers; writes benchmarks/results (a quiet machine, 45 minutes)
+bench: $(INSTALLED) ## lmlib beside its peers; writes benchmarks/results (a quiet machine, an hour)
 	$(BIN)/python benchmarks/bpe.py
 	$(BIN)/python benchmarks/data.py
 	$(BIN)/python benchmarks/training.py

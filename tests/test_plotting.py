@@ -232,10 +232,19 @@ def test_compression_is_drawn_for_every_text():
     assert [text.get_va() for text in ax.texts] == ["top", "bottom", "bottom"]  # no label on another
 
 
-def test_speeds_are_drawn_as_bars_beside_a_line_at_one():
-    (ax,) = draw_speeds({"novel": 0.25, "languages": 2.0}).axes
-    assert [bar.get_width() for bar in ax.patches] == [0.25, 2.0]
+def test_speeds_are_drawn_as_bars_from_a_line_at_one():
+    (ax,) = draw_speeds({"novel": 0.25, "languages": 2.0}, "Rust").axes
+    assert [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in ax.patches] == [(1, 0.25), (1, 2.0)]
     assert list(ax.lines[0].get_xdata()) == [1, 1]
+    lowest, highest = ax.get_xlim()
+    assert lowest < 0.25 < 2.0 < highest
+    assert ax.texts[0].get_text() == "Rust"
+    assert ax.get_xlabel() == "speed, relative to Rust's"
+
+
+def test_a_speed_must_be_positive():
+    with pytest.raises(ValueError, match="a speed must be positive, not 0"):
+        draw_speeds({"novel": 2.0, "languages": 0})
 
 
 @pytest.mark.parametrize(

@@ -141,15 +141,32 @@ def draw_compression(
     return figure
 
 
-def draw_speeds(speeds: Mapping[str, float]) -> Figure:
-    """Draw speeds relative to tiktoken's, a bar for each case, the first on top."""
+def draw_speeds(speeds: Mapping[str, float], peer: str = "tiktoken") -> Figure:
+    """Draw speeds relative to a peer's, a bar for each case, the first on top.
+
+    Bars begin at the speed of the peer: one to the right is faster. The axis is
+    logarithmic, so twice as fast and half as fast are equally long.
+
+    Raises ValueError for a speed that is not positive.
+    """
+    if not all(speed > 0 for speed in speeds.values()):
+        raise ValueError(f"a speed must be positive, not {min(speeds.values())}")
     size = FIGURE_WIDTH, 0.9 + 0.27 * len(speeds)
     figure, ax = plt.subplots(figsize=size)
-    ax.barh(list(speeds), list(speeds.values()), 0.6, color=COLORS["data"])
+    widths = [speed - 1 for speed in speeds.values()]
+    ax.barh(list(speeds), widths, 0.6, left=1, color=COLORS["data"])
     ax.axvline(1, color=COLORS["prediction"], linestyle="--", linewidth=1.2)
-    ax.text(1, -0.6, "tiktoken", color=COLORS["prediction"], ha="center")
-    ax.invert_yaxis()
-    ax.set(xlabel="speed, relative to tiktoken's on the same text")
+    above = {"transform": ax.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+    ax.text(1, 1, peer, color=COLORS["prediction"], **above)
+    ax.set_ylim(len(speeds) - 0.4, -0.6)
+    ax.set_xscale("log")
+    lowest, highest = min(0.5, *speeds.values()), max(2, *speeds.values())
+    ticks = [1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16]
+    ticks = [tick for tick in ticks if lowest / 2 < tick < highest * 2]
+    ax.set_xticks(ticks, [f"{tick:g} ×" for tick in ticks])
+    ax.set_xticks([], minor=True)
+    ax.set_xlim(lowest / 1.1, highest * 1.1)
+    ax.set(xlabel=f"speed, relative to {peer}'s")
     return figure
 
 
