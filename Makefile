@@ -5,8 +5,7 @@ BIN := $(VENV)/bin
 SITE := _build/html
 BUILD := build . --all -W -n --keep-going
 PORT := 8000
-# a notebook's cells run in one process; xdist would leave files of a single long test to the end
-IN_PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+IN_PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile # a notebook's cells run in one process
 CELLS := --config 'line-length = 84' # as many characters as the page shows of a line of code
 INSTALLED := $(VENV)/.lmlib-installed
 TORCH ?= $(shell sed -n 's/^torch==//p' requirements.lock)
