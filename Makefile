@@ -14,13 +14,14 @@ ifneq ($(words $(VENV)), 1)
 $(error VENV must be one path without spaces, not "$(VENV)")
 endif
 
-# What would change how notebooks run: another kernel "python3", start-up files of IPython,
-# a backend of Matplotlib that shows nothing, Python without asserts, an encoding without "×".
+# What would change how notebooks run: another kernel "python3", start-up files of IPython, a backend of
+# Matplotlib that shows nothing, Python without asserts, an encoding without "×"; and Python that compiles
+# lmlib again in each of hundreds of processes.
 export JUPYTER_PATH :=
 export JUPYTER_PREFER_ENV_PATH := 1
 export IPYTHONDIR := $(CURDIR)/_build/ipython
 export PYTHONUTF8 := 1
-unexport MPLBACKEND PYTHONOPTIMIZE
+unexport MPLBACKEND PYTHONOPTIMIZE PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help book test test-slow bench gpu serve notebooks lint lock clean

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, ViewportSize, expect
 
-from tests.book.page_check import article, content_pages, pages
+from tests.book.page_check import article, content_pages
 
 FLAGS = (
     "--no-sandbox",
@@ -37,8 +37,8 @@ class View:
         return f"{self.width} px"
 
     @property
-    def options(self) -> dict:
-        return {"viewport": {"width": self.width, "height": self.height}, "color_scheme": "light"}
+    def size(self) -> ViewportSize:
+        return {"width": self.width, "height": self.height}
 
 
 DESKTOP = View(1280, 900, modes=("light", "dark"))
@@ -82,40 +82,42 @@ class Witness:
             self._note(f"request failed: {response.url} answered {response.status}")
 
 
-def site_complaints(browser: Browser, site: Path, home: str, view: View) -> list[str]:
-    """Make every check on every page, in one view."""
-    seen: set[str] = set()
-    with browser.new_context(**view.options) as context:
-        return [
-            complaint
-            for page in pages(site)
-            if page != "index.html"  # the redirect, which has a test of its own
-            for complaint in page_complaints(context, home, page, view, seen)
-        ]
-
-
 def page_complaints(
-    context: BrowserContext, home: str, page: str, view: View, seen: set[str] | None = None
+    context: BrowserContext, home: str, page: str, *views: View, seen: set[str] | None = None
 ) -> list[str]:
-    """Load one page once and make every check on it; the contrast of kinds of text in `seen` is known."""
+    """Load one page once and look at it through windows, one after the other.
+
+    The contrast of kinds of text in `seen` is known.
+    """
     seen = set() if seen is None else seen
+    found = []
     tab = context.new_page()
     try:
         witness = Witness(tab, home)
+        tab.set_viewport_size(views[0].size)
         tab.goto(home + page, wait_until="load")
         wait_until_set(tab)
-        found = [*formula_complaints(tab), *loading_complaints(tab)]
+        found += [*formula_complaints(tab), *loading_complaints(tab)]
         found += witness.complaints  # before axe, which makes a request of its own
         unfold(tab)
-        found += [*width_complaints(tab), *clipping_complaints(tab)]
-        found += code_complaints(tab) if view.width >= 1280 else []  # on a phone code scrolls
         tab.evaluate(AXE_SCRIPT)
-        found += structure_complaints(tab, view)
-        for mode in view.modes:
-            found += contrast_complaints(tab, mode, seen)
+        for view in views:
+            tab.set_viewport_size(view.size)
+            found += [f"at {view}: {complaint}" for complaint in view_complaints(tab, view, seen)]
     finally:
         tab.close()
-    return [f"{page} at {view}: {complaint}" for complaint in found]
+    return [f"{page}: {complaint}" for complaint in found]
+
+
+def view_complaints(tab: Page, view: View, seen: set[str]) -> list[str]:
+    """Make every check that depends on the window."""
+    wait_for_frames(tab)
+    found = [*width_complaints(tab), *clipping_complaints(tab)]
+    found += code_complaints(tab) if view.width >= 1280 else []  # on a phone code scrolls
+    found += structure_complaints(tab, view)
+    for mode in view.modes:
+        found += contrast_complaints(tab, mode, seen)
+    return found
 
 
 def wait_until_set(tab: Page) -> None:
@@ -129,10 +131,13 @@ def unfold(tab: Page) -> None:
         """() => {
             document.querySelectorAll("article details").forEach(fold => { fold.open = true; });
             document.querySelectorAll("article .toggle-hidden button.toggle-button").forEach(b => b.click());
-            // the page's own script marks what scrolls now, in the frame after this one
-            return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))));
         }"""
     )
+
+
+def wait_for_frames(tab: Page) -> None:
+    """Wait until the page's own script has marked what scrolls now, in the frame after this one."""
+    tab.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
 
 
 def formula_complaints(tab: Page) -> list[str]:
