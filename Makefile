@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 SITE := _build/html
 BUILD := build . --all -W -n --keep-going
 PORT := 8000
-IN_PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile # a notebook's cells run in one process
+# Three processes, for on two cores there is one that waits: for a browser, a kernel, a command.
+IN_PARALLEL := --numprocesses=3 --dist=loadfile # a notebook's cells run in one process
 CELLS := --config 'line-length = 84' # as many characters as the page shows of a line of code
 INSTALLED := $(VENV)/.lmlib-installed
 TORCH ?= $(shell sed -n 's/^torch==//p' requirements.lock)
