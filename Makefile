@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 SITE := _build/html
 BUILD := build . --all -W -n --keep-going
 PORT := 8000
-# Three processes, for on two cores there is one that waits: for a browser, a kernel, a command.
-IN_PARALLEL := --numprocesses=3 --dist=loadfile # a notebook's cells run in one process
+PYTEST := $(BIN)/python -m pytest --nbval --numprocesses=3 # one of three waits: for a browser, a kernel, a command
+CHOSEN := not slow
 CELLS := --config 'line-length = 84' # as many characters as the page shows of a line of code
 INSTALLED := $(VENV)/.lmlib-installed
 TORCH ?= $(shell sed -n 's/^torch==//p' requirements.lock)
@@ -25,7 +25,7 @@ export PYTHONUTF8 := 1
 unexport MPLBACKEND PYTHONOPTIMIZE PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help book test test-slow bench gpu serve notebooks lint lock clean
+.PHONY: help book test sources test-slow bench gpu serve notebooks lint lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -47,11 +47,15 @@ book: $(INSTALLED) ## build the book, executing every cell, and print where it i
 	  echo "No book: look above for the first line with WARNING or Error (page.ipynb:60008 is in cell 6)" >&2; exit 1; }
 	@echo "The book: file://$(CURDIR)/$(SITE)/index.html (or run make serve: its search shows excerpts)"
 
-test: book ## check everything: library, notebooks, numbers, rendered pages
-	$(BIN)/python -m pytest --nbval $(IN_PARALLEL)
+test: $(INSTALLED) ## check everything: library, notebooks, numbers, rendered pages
+	@$(MAKE) --no-print-directory --jobs=2 BUILD="$(BUILD) -q" book sources # a build keeps one core busy
+	$(PYTEST) tests/book -m "built_book and ($(CHOSEN))"
 
-test-slow: book ## the same, and ten runs of every notebook
-	$(BIN)/python -m pytest --nbval $(IN_PARALLEL) -m "slow or not slow"
+sources: $(INSTALLED) # what does not need the built book; a notebook's cells run in one process
+	$(PYTEST) --dist=loadfile -m "not built_book and ($(CHOSEN))"
+
+test-slow: ## the same, and ten runs of every notebook
+	@$(MAKE) --no-print-directory test CHOSEN="slow or not slow"
 
 bench: $(INSTALLED) ## lmlib beside its peers; writes benchmarks/results (a quiet machine, an hour)
 	$(BIN)/python benchmarks/bpe.py

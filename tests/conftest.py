@@ -11,6 +11,14 @@ settings.register_profile("book", deadline=None, derandomize=bool(os.environ.get
 settings.load_profile("book")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark what looks at the built book, before the marks are asked for."""
+    for item in items:
+        if "site" in getattr(item, "fixturenames", ()):  # a notebook's cell has none
+            item.add_marker("built_book")
+
+
 @pytest.fixture
 def one_thread():
     """For small tensors, which wait for a second thread longer than it saves."""

@@ -19,6 +19,7 @@ CLUTTER = (
     ".bd-sidenav__home-link",  # repeats the title of the book, which stands above it and links home as well
     ".sidebar-primary-items__end:has(#ethical-ad-placement)",  # a place for advertisements
     ".btn-fullscreen-button",  # the browser has this key already
+    "script[src*='fontawesome.js']",  # 1.5 MB that draw the icons which the style sheet draws already
     ".bd-sidebar-secondary:not(:has(a))",  # contents of a page without sections
     ".bd-sidebar-secondary:not(:has(a)) ~ .secondary-toggle",
 )

@@ -22,6 +22,7 @@ PAGE = """
 <meta name="viewport" content="width=device-width">
 <meta name="viewport" content="width=device-width">
 <meta name="viewport" content="width=device-width">
+<script defer="" src="../_static/scripts/fontawesome.js?digest=55c2"></script>
 </head>
 <body>
 <div class="bd-sidebar-primary">
