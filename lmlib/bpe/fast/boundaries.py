@@ -20,6 +20,7 @@ from functools import cache
 import numpy as np
 
 from lmlib.bpe.class_patterns import find_all_by_class
+from lmlib.bpe.fast.arrays import ranges
 from lmlib.bpe.fast.classes import (
     BLANK,
     DOCUMENT_END,
@@ -268,7 +269,8 @@ def _mark_tails(classes: np.ndarray, is_tail: np.ndarray) -> int:
     last = np.flatnonzero(is_tail[:-1] & ~is_tail[1:])
     which = np.searchsorted(last, begin)
     in_new_run = np.append(True, which[1:] != which[:-1])
-    tails = _ranges(begin[in_new_run], last[which[in_new_run]] + 1)
+    first = begin[in_new_run]
+    tails = ranges(first, last[which[in_new_run]] + 1 - first)
     num_others = np.count_nonzero(classes[tails] == OTHER)
     classes[tails] = TAIL
     return num_others
@@ -307,7 +309,7 @@ def _cut_numbers(classes: np.ndarray, starts: np.ndarray) -> None:
     if not begin.size:
         return
     end = np.flatnonzero(are_four[:-1] & ~are_four[1:]) + 3
-    inside = _ranges(begin, end)
+    inside = ranges(begin, end - begin)
     place = inside - np.repeat(begin, end - begin)
     starts[inside[place % 3 == 0]] = True
 
@@ -365,13 +367,6 @@ def _cut_after(starts: np.ndarray, begin: np.ndarray, size: np.ndarray) -> None:
     starts[begin + 1] = False
     starts[begin[size == 3] + 2] = False
     starts[begin + size] = True
-
-
-def _ranges(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return all integers of the ranges ``begin[i]`` to ``end[i] - 1``."""
-    size = end - begin
-    before = np.cumsum(size) - size
-    return np.arange(size.sum()) + np.repeat(begin - before, size)
 
 
 def _is_one_of(classes: np.ndarray, some: tuple[int, ...]) -> np.ndarray:
