@@ -51,8 +51,8 @@ test: $(INSTALLED) ## check everything: library, notebooks, numbers, rendered pa
 	@$(MAKE) --no-print-directory --jobs=2 BUILD="$(BUILD) -q" book sources # a build keeps one core busy
 	$(PYTEST) tests/book -m "built_book and ($(CHOSEN))"
 
-sources: $(INSTALLED) # what does not need the built book; a notebook's cells run in one process
-	$(PYTEST) --dist=loadfile -m "not built_book and ($(CHOSEN))"
+sources: $(INSTALLED) ## check what does not need the built book
+	$(PYTEST) --dist=loadfile -m "not built_book and ($(CHOSEN))" # the cells of a notebook run in one process
 
 test-slow: ## the same, and ten runs of every notebook
 	@$(MAKE) --no-print-directory test CHOSEN="slow or not slow"
