@@ -110,9 +110,9 @@ def count_files(
 ) -> Counter[str] | WordCounts:
     """Count the pre-tokens of files, after those that a ``counter`` has counted.
 
-    Several processes share plain files; what is compressed is not split, and
-    pipes are read by this process. ``progress`` is called with the number
-    of bytes read.
+    Several processes, this one among them, share plain files; what is compressed is
+    not split, and pipes are read by this process. ``progress`` is called with the
+    number of bytes read.
 
     Raises OSError and ValueError as ``read_text`` does, and ChildProcessError,
     which names file and bytes, if a process dies.
@@ -126,10 +126,19 @@ def count_files(
         else:  # another process may not have what this one calls its input
             counter.add(read_text(path, progress=progress))
     shares = share_files(shared, Cutter(pattern, special_tokens), num_workers)
-    for share_counts in _count_shares(
-        shares, pattern, special_tokens, num_workers, progress
-    ):
-        counter.update(share_counts)
+    helpers = _Helpers(shares, num_workers - 1, progress, pattern, special_tokens)
+    try:
+        helpers.start()
+        for share in shares:
+            for part in share:
+                text = read_text(part.path, part.start, part.stop, helpers.note)
+                counter.add(text)
+            helpers.hand_over(counter)
+        while helpers.running:
+            helpers.listen()
+            helpers.hand_over(counter)
+    finally:
+        helpers.stop()
     return counter.counts()
 
 
@@ -151,34 +160,60 @@ _ADVICE = {
 }
 
 
-def _count_shares(
-    shares: Iterable[list[ByteRange]],
-    pattern: str | None,
-    special_tokens: Sequence[str],
-    num_workers: int,
-    progress: OnBytes,
-) -> Iterator[Counter[str] | WordCounts]:
-    """Yield the counts of every share."""
-    waiting = iter(shares)
-    running: dict[Connection, _Worker] = {}
-    try:
-        while True:
-            for share in islice(waiting, num_workers - len(running)):
-                connection, worker = _start(share, pattern, special_tokens)
-                running[connection] = worker
-            if not running:
-                return
-            for connection in wait(list(running)):
-                message = _receive(connection, running[connection])
-                if isinstance(message, ByteRange):
-                    running[connection].reading = message
-                elif isinstance(message, int):
-                    progress(message)
-                else:
-                    running.pop(connection).process.join()
-                    yield message
-    finally:
-        for worker in running.values():
+class _Helpers:
+    """Processes that count shares while this one counts others.
+
+    They take shares from where this one takes its own, and are heard whenever it
+    has read a block. What they counted is counted in when its own share is done.
+    """
+
+    def __init__(
+        self,
+        shares: Iterator[list[ByteRange]],
+        number: int,
+        progress: OnBytes,
+        pattern: str | None,
+        special_tokens: Sequence[str],
+    ) -> None:
+        self._shares = shares
+        self._number = number
+        self._progress = progress
+        self._arguments = pattern, special_tokens
+        self._counts: list[Counter[str] | WordCounts] = []
+        self.running: dict[Connection, _Worker] = {}
+
+    def start(self) -> None:
+        """Start as many as may run, if there are shares."""
+        for share in islice(self._shares, self._number - len(self.running)):
+            connection, worker = _start(share, *self._arguments)
+            self.running[connection] = worker
+
+    def note(self, num_bytes: int) -> None:
+        """Take note of bytes that this process has read."""
+        self._progress(num_bytes)
+        self.listen(timeout=0)
+
+    def listen(self, timeout: float | None = None) -> None:
+        """Take what they have sent, or wait for it."""
+        for connection in wait(list(self.running), timeout):
+            message = _receive(connection, self.running[connection])
+            if isinstance(message, ByteRange):
+                self.running[connection].reading = message
+            elif isinstance(message, int):
+                self._progress(message)
+            else:
+                self.running.pop(connection).process.join()
+                self._counts.append(message)
+                self.start()
+
+    def hand_over(self, counter: PretokenCounter | BlockCounter) -> None:
+        """Count in what they have counted."""
+        while self._counts:
+            counter.update(self._counts.pop())
+
+    def stop(self) -> None:
+        """End those that still run."""
+        for worker in self.running.values():
             worker.process.terminate()
             worker.process.join()
 
