@@ -39,7 +39,8 @@ class Task:
     ``clock`` says which seconds they measure: "CPU", or "wall" where disks and several ``cores`` are waited for.
     ``needs`` is a feature of the CPU, as Linux names it, without which there is nothing to compare. ``reads`` names
     what ``prepare`` writes for it. Where it is not the same work, but more and less of it, ``work`` says how much
-    each contender has; with which power of it the time grows is then told, too.
+    each contender has; with which power of it the time grows is then told, too. ``goals`` say which ratio of our
+    time to a peer's, or which power, is good enough.
     """
 
     contenders: Mapping[str, Callable[..., Measured]]
@@ -50,6 +51,7 @@ class Task:
     needs: str | None = None
     reads: tuple[str, ...] = ()
     work: Mapping[str, float] | None = None
+    goals: Mapping[str, float] | None = None
 
     @property
     def peers(self) -> list[str]:
@@ -192,6 +194,7 @@ def _run(program: Path, name: str, task: Task, runs: int, bar: tqdm) -> dict:
         "peak_mib": {who: round(max(r["peak_bytes"] for r in rs) / 2**20) for who, rs in measured.items()},
         "time_ratio": {peer: round(ratio, 3) for peer, ratio in ratios.items()},
         **({"exponent": _exponents(task.work, ratios)} if task.work else {}),
+        **({"goal": dict(task.goals)} if task.goals else {}),
         **({"more": more} if more else {}),
     }
 
@@ -226,9 +229,14 @@ def _table(results: dict) -> Iterator[str]:
     width = max(map(len, results), default=0)
     yield f"{'task':<{width}} {'seconds':>8} {'MiB':>6}   seconds and MiB ÷ peer's"
     for task, result in results.items():
-        peaks, exponents = result["peak_mib"], result.get("exponent", {})
+        peaks, exponents, goals = result["peak_mib"], result.get("exponent", {}), result.get("goal", {})
         for number, (peer, ratio) in enumerate(result["time_ratio"].items()):
             ours = f"{task:<{width}} {result['median_seconds'][OURS]:8.2f} {peaks[OURS]:6}"
             power = f" (the work to the {exponents[peer]:.2f})" if peer in exponents else ""
+            goal = _judged(exponents.get(peer, ratio), goals[peer]) if peer in goals else ""
             shown = ours if number == 0 else " " * len(ours)
-            yield f"{shown}   {ratio:5.2f} {peaks[OURS] / peaks[peer]:5.2f} × {peer}{power}"
+            yield f"{shown}   {ratio:5.2f} {peaks[OURS] / peaks[peer]:5.2f} × {peer}{power}{goal}"
+
+
+def _judged(value: float, goal: float) -> str:
+    return f": {'meets' if value <= goal else 'misses'} the goal of {goal:.2f}"

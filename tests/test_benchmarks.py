@@ -61,6 +61,18 @@ def test_where_the_work_grows_the_exponent_is_told(run):
     assert result["exponent"] == {"a tenth": 2.0}
 
 
+@pytest.mark.parametrize(
+    ("options", "goal", "judgement"),
+    [({}, 3.0, "meets"), ({}, 2.9, "misses"), ({"work": {"lmlib": 3, "one": 1}}, 1.0, "meets")],
+)
+def test_the_table_says_which_goals_are_met(run, options, goal, judgement):
+    import contest
+
+    result = run({"lmlib": (3.0, 1), "one": (1.0, 1)}, goals={"one": goal}, **options)
+    _, line = contest._table({"any": result})
+    assert line.endswith(f": {judgement} the goal of {goal:.2f}")
+
+
 def test_peers_that_are_not_installed_are_left_out(tasks, capsys):
     import contest
 
