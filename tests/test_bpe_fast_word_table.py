@@ -25,7 +25,7 @@ def spelled(table):
 
 def check(batches):
     """Compare with a dict; new words may be numbered in any order, but from the next number on."""
-    table, known = WordTable(), {}
+    table, known = WordTable(), {b"": 0}
     for words in batches:
         numbers, firsts = number(table, words)
         new = {words[i]: len(known) + k for k, i in enumerate(firsts.tolist())}
@@ -33,7 +33,7 @@ def check(batches):
         assert not new.keys() & known.keys()
         known |= new
         assert numbers.tolist() == [known[word] for word in words]
-        assert len(table) == len(known)
+        assert table.next_number == len(known)
     assert spelled(table) == known
 
 
@@ -91,7 +91,7 @@ def test_find_enters_nothing():
 def test_many_copies_of_few_new_words_make_no_large_table():
     table = WordTable()
     number(table, [b"%d" % (i % 100) for i in range(300_000)])
-    assert len(table) == 100
+    assert table.next_number == 1 + 100
     assert table.nbytes < 500_000
 
 
@@ -99,7 +99,7 @@ def test_memory_grows_with_the_words():
     table = WordTable()
     for start in range(0, 200_000, 20_000):
         number(table, [b"%d" % i for i in range(start, start + 20_000)])
-        assert table.nbytes < 200_000 + 16 * 12 * len(table)
+        assert table.nbytes < 200_000 + 16 * 12 * table.next_number
     number(table, [b"x" * 10_000])
     assert table.nbytes > 10_000
 
@@ -116,6 +116,34 @@ def test_regular_keys_take_linear_time(stride):
     assert sorted(table.find([keys]).tolist()) == list(range(200_000))
 
 
+@pytest.mark.parametrize("at", [0, 1000, 1535, 1536, 4000, 6999])
+def test_more_new_words_at_once_than_there_is_room_for(at):
+    """Among them the one whose key is what a free place holds, too."""
+    words = [b"%08d" % i for i in range(7000)]
+    words[at] = bytes(8)
+    check([[*words, *words]])
+    check([words[:at], words[at:]])
+
+
+def test_words_with_numbers_that_are_given():
+    words = [b"a", b"\0", b"ab" * 4, b"ab" * 5, b"ab" * 16, b"ab" * 17, b"ab" * 99]
+    given_numbers = [5, 0, 3, 1, 2, 6, 4]
+    sizes = np.array([len(word) for word in words])
+    table = WordTable(sizes, empty=7)
+    starts = np.cumsum(sizes) - sizes
+    table.enter(as_block(b"".join(words)), starts, sizes, np.array(given_numbers))
+    assert table.find(as_block(b"".join(words)), starts, sizes).tolist() == given_numbers
+    numbers, firsts = number(table, [b"new", b"a", b"\xff", b"ab" * 17, b"new", b"other"])
+    assert numbers[[1, 2, 3]].tolist() == [5, 7, 6]
+    assert sorted(numbers[[0, 5]].tolist()) == sorted(numbers[firsts].tolist()) == [8, 9]
+    assert numbers[0] == numbers[4]
+    assert spelled(table) == dict(zip(words, given_numbers, strict=True)) | {
+        b"": 7,
+        b"new": numbers[0],
+        b"other": numbers[5],
+    }
+
+
 @pytest.mark.slow
 def test_ten_million_different_words():
     table = WordTable()
@@ -125,7 +153,7 @@ def test_ten_million_different_words():
         numbers, firsts = number(table, words)
         count += len(firsts)
         assert len(numbers) == 100_000
-    assert count == len(table) == 10_000_000
+    assert count == table.next_number - 1 == 10_000_000
     assert table.nbytes < 2**30
 
 

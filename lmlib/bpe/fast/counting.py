@@ -56,7 +56,9 @@ class WordCounter:
 
     def update(self, counts: WordCounts) -> None:
         """Count in what was counted elsewhere."""
-        if not len(self._table):  # all words are new: it takes 0.4 times as long
+        if (
+            self._table.next_number == 1
+        ):  # all words are new: it takes 0.4 times as long
             self._table = WordTable(counts.sizes)
         starts = np.cumsum(counts.sizes) - counts.sizes
         letters = as_block(counts.letters.tobytes())
@@ -73,7 +75,7 @@ class WordCounter:
         self, block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
     ) -> np.ndarray:
         numbers, _ = self._table.number(block, starts, sizes)
-        missing = len(self._table) - len(self._counts)
+        missing = self._table.next_number - len(self._counts)
         if missing > 0:
             more = max(missing, len(self._counts))
             self._counts = np.append(self._counts, np.zeros(more, np.int64))

@@ -1,8 +1,9 @@
 """Encoding by looking up: words have numbers, and for each number ids are kept.
 
 A block of text is cut into pre-tokens, their numbers are looked up, and the ids of
-all of them are put together, all with a few operations on arrays. Only words that
-were never seen are merged, and many of these together.
+all of them are put together, all with a few operations on arrays. Most words are
+tokens: the number of a token is its rank, so of these no more is looked up. Only
+words that were never seen are merged, and many of these together.
 
 A new word is cut first, wherever no token has the two bytes side by side: no merge
 reaches across such a place. The parts have numbers and ids as words have, so only
@@ -12,7 +13,7 @@ parts by themselves.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from copy import deepcopy
 from itertools import chain, pairwise
 from threading import Lock
 
@@ -32,16 +33,9 @@ __all__ = ["BlockEncoder"]
 # New words: as few are merged one by one. For 50, that takes half of the time that
 # all which is done for many of them does; for 200, as much, and for 400, twice.
 _FEW = 128
-# Words to merge for each token, before which tokens are not put into a table. That
-# takes as long as merging 1,000 words one by one for GPT-2, and 2,000 for o200k.
-_SET_UP = 1 / 100
 _LONG = 512  # bytes: parts that may take many rounds are merged one by one
 _AT_ONCE = 2**16  # bytes of parts, so that what merging needs stays in the cache
-_MOST_BYTES = 2**26  # of memory for words and their ids
-# Words of the first block, of which about one is new. A table that need not grow
-# for them saves a sixth of the time of the first megabyte.
-_NEW = 16
-_END_WORD = 0  # the number of what ends a document
+_MOST_BYTES = 2**26  # of memory for words that are no tokens, and their ids
 
 
 class BlockEncoder:
@@ -55,11 +49,11 @@ class BlockEncoder:
         self, ids: Mapping[bytes, int], pattern: str, words: WordEncoder
     ) -> None:
         self._pattern = pattern
-        self._ids_of_tokens = ids
         self._one_by_one = words
-        self._num_merged = 0
+        self._vocabulary = Vocabulary([*ids])
+        self._ids = np.array([*ids.values()], np.uint32)
         self._lock = Lock()
-        self._forget(())
+        self._forget()
 
     def encode(self, documents: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
         """Return the ids of UTF-8 documents, with a free place between any two.
@@ -72,43 +66,43 @@ class BlockEncoder:
         starts = pretoken_starts(block, self._pattern)
         sizes = np.diff(starts, append=len(block))
         with self._lock:
-            if self._is_full or len(self._words.table) == 1:
-                self._forget(sizes[::_NEW])
             words = self._number_words(as_block(block), starts, sizes)
-            ids, at = self._words.of(words)
-        if len(documents) == 1:
-            return ids, at[:0]
-        return ids, at[words == _END_WORD]
+            end_of_document = self._vocabulary.words.empty
+            others = np.flatnonzero(words >= end_of_document)
+            ids_of_others, lengths = self._words.of(words[others])
+        # So that words with one id, which are most, are written in one go
+        all_lengths = np.ones(len(words), np.int64)
+        all_lengths[others] = lengths
+        ids = np.repeat(self._ids.take(words, mode="clip"), all_lengths)
+        at = others + begins(lengths - 1)
+        ids[ranges(at, lengths)] = ids_of_others
+        return ids, at[words[others] == end_of_document]
 
     # --- the words that are known -------------------------------------------------
 
-    def _forget(self, sizes: Sequence[int] | np.ndarray) -> None:
-        """Know no words, and no parts of words; words of some sizes are expected.
-
-        This is due when they take much memory. The end of a document is a word
-        without bytes, and no other word holds it.
-        """
-        self._words = WordIds(WordTable(sizes))
+    def _forget(self) -> None:
+        """Know the tokens alone; this is due when other words take much memory."""
+        self._words = WordIds(deepcopy(self._vocabulary.words))
         self._parts = WordIds(WordTable())
-        end = as_block(DOCUMENT_END), np.zeros(1, np.int64), np.ones(1, np.int64)
-        numbers, _ = self._words.table.number(*end)
-        self._words.keep(numbers, np.zeros(1), np.ones(1, np.int64))
-        self._is_full = False
+        end_of_document = np.array([self._vocabulary.words.empty])
+        self._words.keep(end_of_document, np.zeros(1), np.ones(1, np.int64))
+        self._least_bytes = self._nbytes()
+
+    def _nbytes(self) -> int:
+        return self._words.nbytes + self._parts.nbytes
 
     def _number_words(
         self, block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
     ) -> np.ndarray:
         """Return the numbers of words, of which the new ones are encoded."""
-        known = len(self._words.table)
+        if self._nbytes() > self._least_bytes + _MOST_BYTES:
+            self._forget()
+        known = self._words.table.next_number
         numbers, new = self._words.table.number(block, starts, sizes)
         if new.size:
             new_numbers = known + np.arange(len(new))
             self._learn(block, starts[new], sizes[new], new_numbers)
-            self._is_full = self._nbytes() > _MOST_BYTES
         return numbers
-
-    def _nbytes(self) -> int:
-        return self._words.nbytes + self._parts.nbytes
 
     def _learn(
         self,
@@ -117,42 +111,17 @@ class BlockEncoder:
         sizes: np.ndarray,
         words: np.ndarray,
     ) -> None:
-        """Encode new words."""
-        if len(words) > _FEW and self._set_up_pays(len(words)):
-            ranks = self._vocabulary.ranks(block, starts, sizes)
-            is_token = ranks != NO_RANK
-            ids = self._ids[ranks[is_token]]
-            self._words.keep(words[is_token], ids, np.ones(len(ids), np.int64))
-            others = np.flatnonzero(~is_token)
-            words, starts, sizes = words[others], starts[others], sizes[others]
-        if len(words) > _FEW and self._set_up_pays(len(words)):
+        """Encode new words, which are no tokens."""
+        if len(words) > _FEW:
             letters = _joined(block, starts, sizes)
             self._learn_parts(letters, sizes, words)
         else:
-            encoded = map(self._one_by_one.encode, pieces(block, starts, sizes))
-            ids, lengths = _joined_ids(encoded)
-            self._words.keep(words, ids, lengths)
-            self._num_merged += np.count_nonzero(lengths > 1)
-
-    def _set_up_pays(self, num_words: int) -> bool:
-        """Whether to put all tokens into a table, with these words to be merged."""
-        if "_vocabulary" in vars(self):
-            return True
-        num_merged = self._num_merged + num_words
-        return num_merged >= _SET_UP * len(self._ids_of_tokens)
-
-    @cached_property
-    def _vocabulary(self) -> Vocabulary:
-        return Vocabulary([*self._ids_of_tokens])
-
-    @cached_property
-    def _ids(self) -> np.ndarray:
-        return np.array([*self._ids_of_tokens.values()], np.uint32)
+            self._words.keep(words, *self._merge_alone(block, starts, sizes))
 
     def _learn_parts(
         self, block: np.ndarray, sizes: np.ndarray, words: np.ndarray
     ) -> None:
-        """Encode new words, which lie one after the other and are no tokens.
+        """Encode new words, which lie one after the other.
 
         A token need not be what merging makes of its bytes; then it is the word,
         but not a part of another word.
@@ -163,7 +132,7 @@ class BlockEncoder:
         num_parts = np.diff(first_part, append=len(starts))
         is_cut = num_parts > 1
         in_cut = np.repeat(is_cut, num_parts)
-        known = len(self._parts.table)
+        known = self._parts.table.next_number
         parts, new = self._parts.table.number(
             block, starts[in_cut], part_sizes[in_cut]
         )
@@ -175,8 +144,7 @@ class BlockEncoder:
         if parts.size:
             new_parts = known + np.arange(len(new))
             self._parts.keep(new_parts, ids[num_ids:], lengths[num_whole:])
-            ids, _ = self._parts.of(parts)
-            lengths = self._parts.lengths[parts]
+            ids, lengths = self._parts.of(parts)
             lengths = np.add.reduceat(lengths, begins(num_parts[is_cut]))
             self._words.keep(words[is_cut], ids, lengths)
 
@@ -195,8 +163,8 @@ class BlockEncoder:
         short, long = np.flatnonzero(~is_long), np.flatnonzero(is_long)
         if len(short) <= _FEW:
             short, long = short[:0], np.arange(len(sizes))
-        alone = map(single_bytes, pieces(block, starts[long], sizes[long]))
-        results = [(long, *_joined_ids(map(self._one_by_one.merge, alone)))]
+        alone = self._merge_alone(block, starts[long], sizes[long])
+        results = [(long, *alone)]
         slices = group_begins(np.cumsum(sizes[short]) // _AT_ONCE).tolist()
         for begin, end in pairwise([*slices, len(short)]):
             some = short[begin:end]
@@ -208,6 +176,13 @@ class BlockEncoder:
             ids = _joined_ids(map(self._one_by_one.merge, left))
             results.append((some[~is_done], *ids))
         return _in_order(results)
+
+    def _merge_alone(
+        self, block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Do the same for words one by one."""
+        words = map(single_bytes, pieces(block, starts, sizes))
+        return _joined_ids(map(self._one_by_one.merge, words))
 
 
 def _joined_ids(

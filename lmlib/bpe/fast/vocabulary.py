@@ -21,10 +21,10 @@ NO_RANK = np.iinfo(np.int32).max  # of what is no token: greater than any rank
 class Vocabulary:
     """Tokens in order of their ranks, all bytes among them.
 
-    ``words`` is a table of the tokens that a text can hold, and ``rank_of_word``
-    has the rank for each of its numbers. ``rank_of_two`` has the rank of the token
-    that two bytes are, and ``least_across`` the least rank of a token in which they
-    stand side by side; both are indexed by ``side_by_side``.
+    ``words`` is a table of the tokens that a text can hold, with their ranks as
+    numbers. ``rank_of_two`` has the rank of the token that two bytes are, and
+    ``least_across`` the least rank of a token in which they stand side by side;
+    both are indexed by ``side_by_side``.
     """
 
     def __init__(self, tokens: Sequence[bytes]) -> None:
@@ -33,10 +33,9 @@ class Vocabulary:
         begin = begins(sizes)
         is_end = block[: len(joined)] == DOCUMENT_END[0]
         possible = np.flatnonzero(~np.logical_or.reduceat(is_end, begin))
-        self.words = WordTable(sizes[possible])
-        numbers, _ = self.words.number(block, begin[possible], sizes[possible])
-        self.rank_of_word = np.full(len(possible) + 1, NO_RANK, np.int32)
-        self.rank_of_word[numbers] = possible  # and the last is for the number -1
+        begin_of_possible, sizes_of_possible = begin[possible], sizes[possible]
+        self.words = WordTable(sizes_of_possible, empty=len(tokens))
+        self.words.enter(block, begin_of_possible, sizes_of_possible, possible)
 
         self.rank_of_byte = np.full(256, NO_RANK, np.int32)
         single = np.flatnonzero(sizes == 1)
@@ -55,7 +54,9 @@ class Vocabulary:
         self, block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
     ) -> np.ndarray:
         """Return the ranks of some bytes of a block: ``NO_RANK`` if no token."""
-        return self.rank_of_word[self.words.find(block, starts, sizes)]
+        ranks = self.words.find(block, starts, sizes)
+        ranks[ranks < 0] = NO_RANK
+        return ranks
 
 
 def side_by_side(letters: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 __all__ = ["KeyTable", "WordTable", "as_block", "pieces"]
 
 _PADDING = 0xFF
+_FREE = -1  # the number at a place that no key has
 _LONGEST = (8, 16, 32)  # bytes of words that are in one table
 LONGEST_KEY = max(_LONGEST)
 
@@ -22,30 +23,56 @@ Keys = Sequence[np.ndarray]  # one array for each integer of a key
 
 
 class WordTable:
-    """Gives each word a number: 0, 1, 2, … in the order in which they are met.
+    """Gives each word a number: the next one, in the order in which they are met.
 
-    If the ``sizes`` of the words to come are known, it need not grow for them.
+    The first number, ``empty``, is that of the word without bytes. 0xFF, which ends
+    documents, is like it. If the ``sizes`` of the words to come are known, the
+    table need not grow for them.
     """
 
-    def __init__(self, sizes: Sequence[int] | np.ndarray = ()) -> None:
+    def __init__(
+        self, sizes: Sequence[int] | np.ndarray = (), empty: int = 0
+    ) -> None:
+        self.empty = empty
+        self.next_number = empty + 1
         most = np.searchsorted(np.sort(sizes), _LONGEST, side="right")
         expected = np.diff(most, prepend=0).tolist()
-        self._tables = {
-            longest: KeyTable(longest // 8, number)
+        self._tables = [
+            KeyTable(longest // 8, number)
             for longest, number in zip(_LONGEST, expected, strict=True)
-        }
+        ]
+        self._tables[0].enter([_KEY_OF_EMPTY], np.array([empty]))
         self._long: dict[bytes, int] = {}
         self._long_bytes = 0
-        self._size = 0
-
-    def __len__(self) -> int:
-        return self._size
 
     @property
     def nbytes(self) -> int:
         """About how many bytes of memory the table takes."""
-        in_keys = sum(table.nbytes for table in self._tables.values())
+        in_keys = sum(table.nbytes for table in self._tables)
         return in_keys + self._long_bytes + 200 * len(self._long)
+
+    def enter(
+        self,
+        block: np.ndarray,
+        starts: np.ndarray,
+        sizes: np.ndarray,
+        numbers: np.ndarray,
+    ) -> None:
+        """Enter different words, which are new, with numbers below ``empty``.
+
+        The table was made for their sizes.
+        """
+        short = np.flatnonzero(sizes <= _LONGEST[0])
+        for table, which in (
+            (self._tables[0], short),
+            *self._tables_of_longer(sizes),
+        ):
+            keys = _keys(block, starts[which], sizes[which], table.num_columns)
+            table.enter(keys, numbers[which])
+        long = np.flatnonzero(sizes > LONGEST_KEY)
+        words = pieces(block, starts[long], sizes[long])
+        self._long.update(zip(words, numbers[long].tolist(), strict=True))
+        self._long_bytes += int(sizes[long].sum())
 
     def number(
         self, block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
@@ -53,16 +80,21 @@ class WordTable:
         """Return the number of each word, and which are the first of their number.
 
         Words are the bytes of a block from ``as_block`` at ``starts``. New words
-        get the numbers from ``len(self)`` on; the second array has the index of one
-        word for each of them, in this order.
+        get the numbers from ``next_number`` on; the second array has the index of
+        one word for each of them, in this order.
+
+        In the table of the shortest, all words are looked up, for most are short,
+        and to choose these takes longer. There, longer ones are like the empty one.
         """
-        numbers = np.empty(len(starts), np.int32)
-        firsts: list[np.ndarray] = []
-        for table, which in self._tables_for(sizes):
+        keys = _keys_of_short(block, starts, sizes)
+        numbers, new = self._tables[0].number(keys, self.next_number)
+        self.next_number += len(new)
+        firsts = [new]
+        for table, which in self._tables_of_longer(sizes):
             keys = _keys(block, starts[which], sizes[which], table.num_columns)
-            numbers[which], new = table.number(keys, self._size)
+            numbers[which], new = table.number(keys, self.next_number)
+            self.next_number += len(new)
             firsts.append(which[new])
-            self._size += len(new)
         which = np.flatnonzero(sizes > LONGEST_KEY)
         firsts.append(self._number_long(block, starts, sizes, which, numbers))
         return numbers, np.concatenate(firsts)
@@ -71,8 +103,8 @@ class WordTable:
         self, block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
     ) -> np.ndarray:
         """Return the number of each word, -1 where it has none."""
-        numbers = np.empty(len(starts), np.int32)
-        for table, which in self._tables_for(sizes):
+        numbers = self._tables[0].find(_keys_of_short(block, starts, sizes))
+        for table, which in self._tables_of_longer(sizes):
             keys = _keys(block, starts[which], sizes[which], table.num_columns)
             numbers[which] = table.find(keys)
         which = np.flatnonzero(sizes > LONGEST_KEY)
@@ -81,13 +113,15 @@ class WordTable:
             numbers[i] = self._long.get(word, -1)
         return numbers
 
-    def _tables_for(
+    def _tables_of_longer(
         self, sizes: np.ndarray
     ) -> Iterator[tuple["KeyTable", np.ndarray]]:
-        """Yield each table that words of these sizes need, and which words."""
-        shortest = 0
-        for longest, table in self._tables.items():
-            which = np.flatnonzero((sizes > shortest) & (sizes <= longest))
+        """Yield each table but the first that words need, and which words."""
+        longer = np.flatnonzero(sizes > _LONGEST[0])
+        sizes = sizes[longer]
+        shortest = _LONGEST[0]
+        for table, longest in zip(self._tables[1:], _LONGEST[1:], strict=True):
+            which = longer[(sizes > shortest) & (sizes <= longest)]
             shortest = longest
             if which.size:
                 yield table, which
@@ -103,9 +137,9 @@ class WordTable:
         first = []
         words = pieces(block, starts[which], sizes[which])
         for i, word in zip(which.tolist(), words, strict=True):
-            number = self._long.setdefault(word, self._size)
-            if number == self._size:
-                self._size += 1
+            number = self._long.setdefault(word, self.next_number)
+            if number == self.next_number:
+                self.next_number += 1
                 self._long_bytes += len(word)
                 first.append(i)
             numbers[i] = number
@@ -114,7 +148,7 @@ class WordTable:
     def words(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return all words: their bytes one after the other, sizes and numbers."""
         parts = []
-        for table in self._tables.values():
+        for table in self._tables:
             keys, numbers = table.items()
             padded = np.stack(keys, 1).astype("<u8").view(np.uint8)
             is_letter = padded != _PADDING
@@ -128,11 +162,11 @@ class WordTable:
 class KeyTable:
     """Numbers for keys: an open-addressing hash table that grows.
 
-    At most half of its places are taken, so a probe along taken places always ends,
-    and mostly soon, at a free one. The multipliers of the hash are random,
-    so no text can be made to collide: two keys meet with a probability of at most
-    about 2 in the number of places (multiply-shift hashing, Dietzfelbinger et al.,
-    *A reliable randomized algorithm for the closest-pair problem*, 1997).
+    At most three eighths of its places are taken, so a probe along taken places
+    always ends, and mostly soon, at a free one. The multipliers of the hash are
+    random, so no text can be made to collide: two keys meet with a probability of
+    at most about 2 in the number of places (multiply-shift hashing, Dietzfelbinger
+    et al., *A reliable randomized algorithm for the closest-pair problem*, 1997).
 
     A table for a number of keys that are ``expected`` has six places or more for
     each. Then most probes end where they begin: with tokens as the keys, to find
@@ -150,7 +184,7 @@ class KeyTable:
         self._shift = np.uint64(64 - bits)
         self._mask = (1 << bits) - 1
         self._columns = [np.zeros(1 << bits, np.uint64) for _ in self._multipliers]
-        self._numbers = np.full(1 << bits, -1, np.int32)  # -1: the place is free
+        self._numbers = np.full(1 << bits, _FREE, np.int32)
 
     @property
     def nbytes(self) -> int:
@@ -164,25 +198,30 @@ class KeyTable:
     def number(self, keys: Keys, next_number: int) -> tuple[np.ndarray, np.ndarray]:
         """Return numbers as ``WordTable.number`` does, new ones from a number on.
 
-        Keys that are not in the table are entered a few at a time, for most of them
-        may be the same.
+        Keys that are not in the table are entered together, for most of them may be
+        the same, until there is no room: then the table grows.
         """
         place = self._probe(keys)
         numbers = self._numbers[place]
         absent = np.flatnonzero(numbers < 0)
-        first = [absent[:0]]
+        firsts = [absent[:0]]
         while absent.size:
-            if 8 * self._size > 3 * len(self._numbers):
+            absent_keys = [column[absent] for column in keys]
+            if self._room() == 0:
                 self._grow()
-                place[absent] = self._probe([column[absent] for column in keys])
-            number = len(self._numbers) // 8
-            few, absent = absent[:number], absent[number:]
-            few_keys = [column[few] for column in keys]
-            at, entered = self._enter(few_keys, place[few], next_number)
+                place[absent] = self._hash(absent_keys)
+            at, entered, left = self._enter(absent_keys, place[absent], next_number)
+            numbers[absent] = self._numbers[at]
             next_number += len(entered)
-            first.append(few[entered])
-            numbers[few] = self._numbers[at]
-        return numbers, np.concatenate(first)
+            firsts.append(absent[entered])
+            absent = absent[left]
+        return numbers, np.concatenate(firsts)
+
+    def enter(self, keys: Keys, numbers: np.ndarray) -> None:
+        """Enter different keys, which are new and for which there is room."""
+        place, _, left = self._enter(keys, self._hash(keys), 0)
+        assert not left.size
+        self._numbers[place] = numbers
 
     def items(self) -> tuple[Keys, np.ndarray]:
         """Return all keys with their numbers."""
@@ -192,9 +231,7 @@ class KeyTable:
     def _grow(self) -> None:
         keys, numbers = self.items()
         self._make(len(self._numbers).bit_length())  # twice as many places
-        place, entered = self._enter(keys, self._hash(keys), 0)
-        self._numbers[place] = numbers
-        assert len(entered) == len(numbers)
+        self.enter(keys, numbers)
 
     def _probe(self, keys: Keys) -> np.ndarray:
         """Return the place of each key, or the free one where it would be."""
@@ -210,8 +247,10 @@ class KeyTable:
 
     def _enter(
         self, keys: Keys, place: np.ndarray, number: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Enter keys, some of which may be the same; return places and the first.
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Enter keys, some of which may be the same, as long as there is room.
+
+        Returns their places, which of them are the first, and which are left.
 
         To look for a place begins where the keys were not before: at their hash, or
         at the free place that was found for them. Where several want one free
@@ -219,22 +258,29 @@ class KeyTable:
         """
         todo = np.arange(len(place))
         entered = [todo[:0]]
-        while todo.size:
+        while todo.size and self._room():
             at = place[todo]
             is_free = self._numbers[at] < 0
             wanting, wanted = todo[is_free], at[is_free]
             self._numbers[wanted] = ~wanting  # negative, so it is free still
             winners = wanting[self._numbers[wanted] == ~wanting]
+            self._numbers[wanted] = _FREE
+            winners = winners[: self._room()]
             self._numbers[place[winners]] = np.arange(number, number + len(winners))
             for column, key in zip(self._columns, keys, strict=True):
                 column[place[winners]] = key[winners]
             entered.append(winners)
             number += len(winners)
-            todo = todo[~self._is_at(at, [column[todo] for column in keys])]
+            self._size += len(winners)
+            is_there = self._is_at(at, [column[todo] for column in keys])
+            is_there &= self._numbers[at] >= 0
+            todo = todo[~is_there]
             place[todo] = (place[todo] + 1) & self._mask
-        entered = np.concatenate(entered)
-        self._size += len(entered)
-        return place, entered
+        return place, np.concatenate(entered), todo
+
+    def _room(self) -> int:
+        """Return how many keys may be entered before the table has to grow."""
+        return 3 * len(self._numbers) // 8 - self._size
 
     def _hash(self, keys: Keys) -> np.ndarray:
         hashed = keys[0] * self._multipliers[0]
@@ -266,17 +312,32 @@ def _keys(
     block: np.ndarray, starts: np.ndarray, sizes: np.ndarray, num_columns: int
 ) -> Keys:
     """Return the keys of words of 1 to ``8 * num_columns`` bytes."""
-    eight_bytes = np.ndarray((len(block) - 7,), "<u8", block, strides=(1,))
+    eight_bytes = _eight_bytes(block)
     return [
         eight_bytes[starts + offset] | _PADDINGS.take(sizes - offset, mode="clip")
         for offset in range(0, 8 * num_columns, 8)
     ]
 
 
+def _keys_of_short(
+    block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
+) -> Keys:
+    """Return keys of words of 1 to 8 bytes; longer ones have the empty word's."""
+    paddings = _PADDINGS_OF_SHORT.take(sizes, mode="clip")
+    return [_eight_bytes(block)[starts] | paddings]
+
+
+def _eight_bytes(block: np.ndarray) -> np.ndarray:
+    """Return the eight bytes from each place on as an integer."""
+    return np.ndarray((len(block) - 7,), "<u8", block, strides=(1,))
+
+
 # What to set where a word has no byte: all of them up to size 0, none from 8 on.
 _PADDINGS = np.array(
     [2**64 - 2 ** (8 * size) for size in range(8)] + [0], np.uint64
 )
+_KEY_OF_EMPTY = _PADDINGS[:1]
+_PADDINGS_OF_SHORT = np.append(_PADDINGS, _KEY_OF_EMPTY)
 
 
 def _random_odd() -> np.uint64:
