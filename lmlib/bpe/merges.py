@@ -13,7 +13,7 @@ from operator import add
 
 from lmlib.bpe.pair_queue import PairQueue
 
-__all__ = ["iter_merges", "iter_more_merges", "learn_merges"]
+__all__ = ["Corpus", "iter_merges", "iter_more_merges", "learn_merges"]
 
 _MAX_TOKENS = sys.maxunicode + 1  # surrogates too: nothing here encodes the strings
 
@@ -36,18 +36,22 @@ def iter_merges(counts: Mapping[bytes, int]) -> Iterator[tuple[bytes, bytes]]:
 
     Raises ValueError if there are more than 1,113,856 merges to make.
     """
-    words = ((piece.decode("latin-1"), count) for piece, count in counts.items())
-    return iter_more_merges(words, [bytes([i]) for i in range(256)])
+    words = [piece.decode("latin-1") for piece in counts]
+    places = defaultdict(list)
+    for i, word in enumerate(words):
+        for pair in map(add, word, word[1:]):
+            places[pair].append(i)
+    corpus = Corpus(words, [*counts.values()], places)
+    return iter_more_merges(corpus, [bytes([i]) for i in range(256)])
 
 
 def iter_more_merges(
-    words: Iterable[tuple[str, int]], tokens: list[bytes]
+    corpus: "Corpus", tokens: list[bytes]
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield merges for words made of any tokens, to which the new ones are added.
 
     Raises as ``iter_merges`` does.
     """
-    corpus = _Corpus(words)
 
     def bytes_of(pair: str) -> tuple[bytes, bytes]:
         return tokens[ord(pair[0])], tokens[ord(pair[1])]
@@ -64,21 +68,23 @@ def iter_more_merges(
         queue.push(corpus.merge(pair, new))
 
 
-class _Corpus:
-    """Words, and for each pair how often and in which words it occurs."""
+class Corpus:
+    """Words, and for each pair how often and in which words it occurs.
 
-    def __init__(self, words: Iterable[tuple[str, int]]) -> None:
-        self.words: list[str] = []
-        self.word_counts: list[int] = []
-        for word, count in words:
-            self.words.append(word)
-            self.word_counts.append(count)
+    ``places`` has the indices of a pair's words, in order: a word once per
+    occurrence.
+    """
+
+    def __init__(
+        self,
+        words: list[str],
+        word_counts: list[int],
+        places: Mapping[str, list[int]],
+    ) -> None:
+        self.words = words
+        self.word_counts = word_counts
         self.pair_counts: dict[str, int] = {}
-        self.places: dict[str, list[int]] = {}  # a word once per occurrence
-        places = defaultdict(list)
-        for i, word in enumerate(self.words):
-            for pair in map(add, word, word[1:]):
-                places[pair].append(i)
+        self.places: dict[str, list[int]] = {}
         self._add(places)
 
     def merge(self, pair: str, new: str) -> Iterable[str]:

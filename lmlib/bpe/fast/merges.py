@@ -38,7 +38,7 @@ import numpy as np
 
 from lmlib.bpe.fast.arrays import group_begins, groups, ranges, with_room
 from lmlib.bpe.fast.counting import WordCounts
-from lmlib.bpe.merges import iter_more_merges
+from lmlib.bpe.merges import Corpus, iter_more_merges
 from lmlib.bpe.pair_queue import PairQueue
 
 __all__ = ["MOST_LETTERS", "iter_merges"]
@@ -80,7 +80,7 @@ def iter_merges(
         mean_places = len(found.places) / len(pairs)
         num_candidates = _size_of_next(size, mean_places)
         if pace.is_too_slow(len(batch.places)):
-            more = iter_more_merges(corpus.words(), tokens)
+            more = iter_more_merges(corpus.in_python(), tokens)
             yield from islice(more, num_merges)
             return
 
@@ -226,18 +226,28 @@ class _Corpus:
         left = self._previous[places[with_left]]
         return self._add_pairs(np.concatenate((left, places[with_right])))
 
-    def words(self) -> Iterator[tuple[str, int]]:
-        """Yield the words of several tokens, as strings of these, with counts."""
-        tokens = self.token[self.token != _GONE]
-        ends = np.flatnonzero(tokens == _END)
-        word_counts = self._weight[np.flatnonzero(self.token == _END)[:-1] + 1]
-        text = np.maximum(tokens, 0).astype("<u4").tobytes()
-        text = text.decode("utf-32-le", "surrogatepass")
-        for (end, next_end), count in zip(
-            pairwise(ends.tolist()), word_counts.tolist(), strict=True
-        ):
-            if next_end - end > 2:
-                yield text[end + 1 : next_end], count
+    def in_python(self) -> Corpus:
+        """Return the same as Python's strings and lists."""
+        is_end = self.token == _END
+        words = _strings(self.token[self.token != _GONE])
+        word_counts = self._weight[np.flatnonzero(is_end)[:-1] + 1]
+        places = np.flatnonzero(self._pair_at != _NO_PAIR)
+        pairs = self._pair_at[places]
+        order = np.argsort(pairs, kind="stable")
+        first, _ = groups(pairs[order])
+        which = pairs[order[first]]
+        letters = np.stack((self.left[which], self.right[which]), 1)
+        of_pairs = _text(letters.ravel())
+        words_of_places = (np.cumsum(is_end) - 1)[places[order]].tolist()
+        bounds = [*first.tolist(), len(places)]
+        return Corpus(
+            words,
+            word_counts.tolist(),
+            {
+                of_pairs[2 * i : 2 * i + 2]: words_of_places[begin:end]
+                for i, (begin, end) in enumerate(pairwise(bounds))
+            },
+        )
 
     def _every_other(self, found: _Found, last: int) -> np.ndarray:
         """Return which to keep: of the last pair's runs, such as ``aaaa``, half."""
@@ -369,6 +379,17 @@ def _sums(values: np.ndarray, first: np.ndarray) -> np.ndarray:
     if not first.size:
         return np.empty(0, np.int64)
     return np.add.reduceat(values, first, dtype=np.int64)
+
+
+def _strings(tokens: np.ndarray) -> list[str]:
+    """Return words, between whose tokens there are ends, as strings of these."""
+    text = _text(np.maximum(tokens, 0))
+    ends = np.flatnonzero(tokens == _END).tolist()
+    return [text[end + 1 : next_end] for end, next_end in pairwise(ends)]
+
+
+def _text(tokens: np.ndarray) -> str:
+    return tokens.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
 
 
 def _smallest_type(counts: np.ndarray) -> type:

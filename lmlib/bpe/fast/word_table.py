@@ -177,7 +177,7 @@ class KeyTable:
     def __init__(self, num_columns: int = 1, expected: int = 0) -> None:
         self.num_columns = num_columns
         self._multipliers = [_random_odd() for _ in range(num_columns)]
-        self._make(max(12, (6 * expected).bit_length()))
+        self._make(max(15, (6 * expected).bit_length()))
 
     def _make(self, bits: int) -> None:
         self._size = 0
