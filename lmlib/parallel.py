@@ -2,19 +2,22 @@
 
 import multiprocessing
 import os
+import pickle
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
-from multiprocessing.connection import wait
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from queue import SimpleQueue
 from threading import Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lmlib.checks import is_whole
 
-__all__ = ["check_workers", "follow_parent", "map_ahead", "start_processes"]
+__all__ = ["Worker", "check_workers", "map_ahead", "map_in_processes"]
 
-MOST_WORKERS = 1024  # a pool starts all of them at once
+MOST_WORKERS = 1024  # all of them start at once
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -48,25 +51,201 @@ def map_ahead(
         yield item, result.result()
 
 
-def start_processes(pool: ProcessPoolExecutor) -> None:
-    """Start the processes of a new pool: all of them, or none.
+def map_in_processes(
+    function: Callable[[T], R], items: Iterable[T], num_workers: int
+) -> Iterator[tuple[T, R]]:
+    """Yield each item with ``function(item)``, in order, from several processes.
 
-    Left to itself, a pool that cannot start them all, for want of memory or of open
-    files, keeps those it has started, and Python waits for them for ever.
+    This process is one of them: while each of the others has two items, of which it
+    works on one, this one does others. At most four results for each process wait
+    for an earlier one, so that memory stays bounded.
 
-    Raises OSError if one cannot be started.
+    Raises what the function raises, in its turn, and ChildProcessError if a process
+    cannot be started or dies.
     """
-    others = set(multiprocessing.active_children())
+    helpers: list[_Helper] = []
+    started: deque[tuple[T, Future[R]]] = deque()
     try:
-        pool.submit(os.getpid)
-    except OSError:
-        for process in set(multiprocessing.active_children()) - others:
-            process.kill()
-            process.join()
-        raise
+        for _ in range(num_workers - 1):
+            helpers.append(_Helper(function))
+        for item in items:
+            _listen(helpers, timeout=0)
+            started.append((item, _start(function, item, helpers)))
+            while started and (
+                started[0][1].done() or len(started) > 4 * num_workers
+            ):
+                yield _pop(started, helpers)
+        while started:
+            yield _pop(started, helpers)
+    finally:
+        for helper in helpers:
+            helper.worker.stop()
 
 
-def follow_parent() -> None:
+_ASKED = 2  # items that a helper has at most
+
+
+def _start(
+    function: Callable[[T], R], item: T, helpers: list["_Helper"]
+) -> "Future[R]":
+    """Ask a helper for a result, or compute it here if all have enough to do."""
+    helper = min(helpers, key=lambda helper: len(helper.asked), default=None)
+    if helper is not None and len(helper.asked) < _ASKED:
+        return helper.ask(item)
+    result: Future[R] = Future()
+    _settle(result, *_call(function, item))
+    return result
+
+
+def _pop(
+    started: "deque[tuple[T, Future[R]]]", helpers: list["_Helper"]
+) -> tuple[T, R]:
+    """Remove the first item and return it with its result, once that is there."""
+    while not started[0][1].done():
+        _listen(helpers, timeout=None)
+    item, result = started.popleft()
+    return item, result.result()
+
+
+def _listen(helpers: list["_Helper"], timeout: float | None) -> None:
+    """Take the results that helpers have sent, or wait for one."""
+    asked = {helper.worker.connection: helper for helper in helpers if helper.asked}
+    for connection in wait(list(asked), timeout):
+        asked[connection].listen()
+
+
+def _call(function: Callable[[T], R], item: T) -> tuple[R | None, Exception | None]:
+    """Return what a function returns and what it raises, of which one is None."""
+    try:
+        return function(item), None
+    except Exception as error:
+        return None, error
+
+
+def _settle(result: "Future[R]", value: R | None, error: Exception | None) -> None:
+    if error is None:
+        result.set_result(value)
+    else:
+        result.set_exception(error)
+
+
+class _Helper:
+    """A process that calls a function, and the results that it was asked for."""
+
+    def __init__(self, function: Callable[[T], R]) -> None:
+        self.worker = Worker(_answer, function)
+        self.asked: deque[Future[R]] = deque()
+
+    def ask(self, item: T) -> "Future[R]":
+        """Ask for the result for an item."""
+        self.worker.send(item)
+        self.asked.append(Future())
+        return self.asked[-1]
+
+    def listen(self) -> None:
+        """Take the next result, or wait for it."""
+        _settle(self.asked.popleft(), *self.worker.receive())
+
+
+def _answer(connection: Connection, function: Callable[[T], R]) -> None:
+    """Call a function for what comes, and send what it returns or raises.
+
+    Threads receive and send, or each side could wait for the other to receive. They
+    come to their turn soon, also while the function is at work.
+    """
+    items: SimpleQueue[T] = SimpleQueue()
+    results: SimpleQueue[bytes] = SimpleQueue()
+    Thread(target=_receive_all, args=(connection, items), daemon=True).start()
+    Thread(target=_send_all, args=(connection, results), daemon=True).start()
+    while True:
+        results.put(pickle.dumps(_call(function, items.get())))
+
+
+def _receive_all(connection: Connection, items: SimpleQueue) -> None:
+    with suppress(EOFError, OSError):
+        while True:
+            items.put(connection.recv())
+
+
+def _send_all(connection: Connection, results: SimpleQueue) -> None:
+    with suppress(OSError):
+        while True:
+            connection.send_bytes(results.get())
+
+
+# --- processes --------------------------------------------------------------------
+
+
+class Worker:
+    """A process that runs ``target(connection, *arguments)``, seen from its parent.
+
+    It does not outlive the parent, and nobody waits for a dead one: its end of the
+    connection is in no other process, so that it is closed when it dies, even in
+    the middle of a message. ``work`` says what it does, if that is known.
+
+    Raises ChildProcessError if it cannot be started.
+    """
+
+    def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
+        self.work = ""
+        try:
+            self.connection, its_end = multiprocessing.Pipe()
+            with its_end:
+                self.process = multiprocessing.Process(
+                    target=_run, args=(target, its_end, *arguments), daemon=True
+                )
+                self.process.start()
+        except OSError as error:
+            raise ChildProcessError(
+                f"A worker could not be started: {os.strerror(error.errno)}. Say a "
+                "smaller number of workers: more than there are CPUs gain nothing."
+            ) from None
+
+    def send(self, message: Any) -> None:
+        """Send something; raise ChildProcessError if the process has died."""
+        try:
+            self.connection.send(message)
+        except OSError:
+            raise self._died() from None
+
+    def receive(self) -> Any:
+        """Return what it sends next; raise ChildProcessError if it has died."""
+        try:
+            return self.connection.recv()
+        except (EOFError, OSError):
+            raise self._died() from None
+
+    def stop(self) -> None:
+        """End it, if it still runs."""
+        self.process.terminate()
+        self.process.join()
+        self.connection.close()
+
+    def _died(self) -> ChildProcessError:
+        self.process.join()
+        code = self.process.exitcode
+        advice = _ADVICE.get(code, "look above for what it said.")
+        while_ = f" while it {self.work}" if self.work else ""
+        return ChildProcessError(
+            f"A worker died (exit code {code}){while_}: {advice}"
+        )
+
+
+_ADVICE = {
+    -signal.SIGKILL: "with fewer workers each has more memory.",
+    1: "look above for what it said. Where processes are spawned, a script must do "
+    "its work below `if __name__ == '__main__':`.",
+}
+
+
+def _run(
+    target: Callable[..., None], connection: Connection, *arguments: Any
+) -> None:
+    _follow_parent()
+    target(connection, *arguments)
+
+
+def _follow_parent() -> None:
     """Make this worker process leave Ctrl-C to its parent, and end when it dies.
 
     SIGTERM ends it at once, whatever handler it inherited: what that raises would

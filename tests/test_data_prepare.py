@@ -252,7 +252,7 @@ def test_a_file_that_cannot_be_read(write, out, content, name, error, match, num
 
 @pytest.mark.parametrize("num_workers", [0, -1, 1.5, "two", True, 1025, 10**9])
 def test_a_number_of_workers_that_cannot_be(write, out, num_workers, monkeypatch):
-    monkeypatch.setattr(prepare, "ProcessPoolExecutor", None)  # so that no test starts them
+    monkeypatch.setattr(prepare, "map_in_processes", None)  # so that no test starts them
     with pytest.raises(ValueError, match="num_workers must be a whole number from 1 to 1024"):
         prepared(write(a_txt="a"), out, num_workers=num_workers)
 
@@ -423,7 +423,7 @@ def test_workers_that_cannot_all_be_started(tmp_path, write):
     with start(tmp_path, "in/a.txt", num_workers=60, preexec_fn=few_files) as process:
         stdout, stderr = process.communicate(timeout=60)
     assert (process.returncode, stdout) == (2, b"")
-    assert stderr.startswith(b"error: 60 workers could not be started: Too many open files. Say a smaller number")
+    assert stderr.startswith(b"error: A worker could not be started: Too many open files. Say a smaller number")
     assert stderr.count(b"\n") == 1
     assert sorted(os.listdir(tmp_path)) == ["in", "tokenizer.json"]
 
@@ -468,13 +468,13 @@ def wait_until(condition, seconds=60):
         (signal.SIGINT, 130, rb"interrupted\n"),
         (signal.SIGTERM, 143, b""),
         (signal.SIGKILL, -9, b""),
-        ("worker", 2, rb"error: A worker died: with fewer workers .*\n"),
+        ("worker", 2, rb"error: A worker died \(exit code -9\): with fewer workers .*\n"),
     ],
 )
 def test_a_signal_leaves_no_tokens_and_no_workers(tmp_path, number, code, message):
     TOKENIZER.save(tmp_path / "tokenizer.json")
-    with start(tmp_path, "-", start_new_session=True) as process:
-        process.stdin.write(MOBY_DICK.encode() * 2)
+    with start(tmp_path, "-", num_workers=3, start_new_session=True) as process:
+        process.stdin.write(MOBY_DICK.encode() * 8)
         process.stdin.flush()
         wait_until(lambda: any(p.stat().st_size for p in tmp_path.glob(".lmlib-*.tmp")) or process.poll() is not None)
         workers = children(process)

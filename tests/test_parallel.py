@@ -3,14 +3,15 @@
 import errno
 import multiprocessing
 import os
+import signal
+import struct
 import threading
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lmlib.parallel import map_ahead, start_processes
-
-FORK = multiprocessing.get_context("fork")  # whose processes do not come on demand
+from lmlib.parallel import Worker, map_ahead, map_in_processes
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 3, 100])
@@ -51,18 +52,95 @@ def test_an_error_comes_in_its_turn():
             next(results)
 
 
-def test_a_pool_starts_all_its_processes():
-    others = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(3, mp_context=FORK) as pool:
-        start_processes(pool)
-        assert len(set(multiprocessing.active_children()) - others) == 3
-        assert pool.submit(os.getpid).result() != os.getpid()
-    assert set(multiprocessing.active_children()) <= others
+# --- in processes -------------------------------------------------------------------------------------------------
 
 
-def test_a_pool_starts_none_if_one_cannot_start(monkeypatch):
-    others = set(multiprocessing.active_children())
-    start, started = FORK.Process.start, []
+def negative_with_pid(number):
+    return -number, os.getpid()
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 4])
+def test_several_processes_work_this_one_too(num_workers):
+    results = list(map_in_processes(negative_with_pid, range(60), num_workers))
+    assert [(i, value) for i, (value, _) in results] == [(i, -i) for i in range(60)]
+    pids = {pid for _, (_, pid) in results}
+    assert os.getpid() in pids
+    assert len(pids) == num_workers
+    assert list(map_in_processes(abs, [], num_workers)) == []
+    assert multiprocessing.active_children() == []
+
+
+def with_much_to_send(data):
+    return data[::-1]
+
+
+def test_much_is_sent_both_ways():
+    """More than a connection holds: nobody waits for the other to receive."""
+    items = [bytes([i]) * 3_000_000 for i in range(12)]
+    assert [value for _, value in map_in_processes(with_much_to_send, items, 3)] == items
+
+
+def slow_at_first(number):
+    time.sleep(1 if number == 0 else 0)
+    return number
+
+
+def test_few_results_wait_for_an_earlier_one():
+    taken = []
+    results = map_in_processes(slow_at_first, (taken.append(i) or i for i in range(100)), 2)
+    assert next(results) == (0, 0)
+    assert len(taken) == 9
+    assert [value for _, value in results] == list(range(1, 100))
+
+
+def inverse(number):
+    return 1 / (number - 5)
+
+
+@pytest.mark.parametrize("num_workers", [1, 2, 3])
+def test_an_error_of_any_process_comes_in_its_turn(num_workers):
+    results = map_in_processes(inverse, range(100), num_workers)
+    assert [next(results)[0] for _ in range(5)] == list(range(5))
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    assert multiprocessing.active_children() == []
+
+
+def die_in_a_worker(number):
+    if multiprocessing.parent_process():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_worker_that_dies_is_an_error():
+    with pytest.raises(ChildProcessError, match=r"A worker died \(exit code -9\): with fewer workers each has more"):
+        list(map_in_processes(die_in_a_worker, range(100), 3))
+    assert multiprocessing.active_children() == []
+
+
+def die_in_the_middle_of_a_message(connection):
+    os.write(connection.fileno(), struct.pack("!i", 1000) + b"too little")
+    os._exit(1)
+
+
+def do_nothing(connection):
+    connection.recv()
+
+
+def test_nobody_waits_for_a_message_of_a_dead_worker():
+    """Not even if other workers were started since."""
+    worker, other = Worker(die_in_the_middle_of_a_message), Worker(do_nothing)
+    with pytest.raises(ChildProcessError, match=r"A worker died \(exit code 1\): look above .*__main__"):
+        worker.receive()
+    with pytest.raises(ChildProcessError, match="A worker died"):
+        worker.send("a" * 10_000_000)
+    worker.stop()
+    other.stop()
+
+
+def test_workers_that_cannot_be_started(monkeypatch):
+    """Those that were started are ended."""
+    start, started = multiprocessing.Process.start, []
 
     def start_two(process):
         if len(started) == 2:
@@ -70,9 +148,10 @@ def test_a_pool_starts_none_if_one_cannot_start(monkeypatch):
         start(process)
         started.append(process)
 
-    monkeypatch.setattr(FORK.Process, "start", start_two)
-    with ProcessPoolExecutor(3, mp_context=FORK) as pool:
-        with pytest.raises(OSError, match="no more"):
-            start_processes(pool)
-        assert set(multiprocessing.active_children()) <= others
-    assert [process.exitcode for process in started] == [-9, -9]
+    monkeypatch.setattr(multiprocessing.Process, "start", start_two)
+    with pytest.raises(
+        ChildProcessError, match=r"could not be started: Resource temporarily unavailable\. Say a smaller"
+    ):
+        list(map_in_processes(abs, range(3), 4))
+    assert [process.exitcode for process in started] == [-15, -15]
+    assert multiprocessing.active_children() == []

@@ -1,14 +1,10 @@
 """Counting pre-tokens: of texts, and of files of any size in several processes."""
 
-import multiprocessing
 import os
-import signal
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 
 from lmlib.bpe.byte_ranges import ByteRange, share_files
 from lmlib.bpe.cuts import Cutter
@@ -17,7 +13,7 @@ from lmlib.bpe.fast.counting import WordCounter, WordCounts
 from lmlib.bpe.pretokens import KNOWN_PATTERNS, Pretokenizer
 from lmlib.bpe.special_tokens import special_token_finder
 from lmlib.bpe.text_files import OnBytes, is_regular_file, read_text
-from lmlib.parallel import follow_parent
+from lmlib.parallel import Worker
 
 __all__ = ["BlockCounter", "PretokenCounter", "count_files", "make_counter"]
 
@@ -145,21 +141,6 @@ def count_files(
 # --- in several processes ---------------------------------------------------------
 
 
-@dataclass
-class _Worker:
-    """A process that counts one share and ends: a pool would not tell who died."""
-
-    process: BaseProcess
-    reading: ByteRange
-
-
-_ADVICE = {
-    -signal.SIGKILL: "with fewer workers each has more memory.",
-    1: "look above for what it said. Where processes are spawned, a script must "
-    "call train_bpe below `if __name__ == '__main__':`.",
-}
-
-
 class _Helpers:
     """Processes that count shares while this one counts others.
 
@@ -180,13 +161,14 @@ class _Helpers:
         self._progress = progress
         self._arguments = pattern, special_tokens
         self._counts: list[Counter[str] | WordCounts] = []
-        self.running: dict[Connection, _Worker] = {}
+        self.running: dict[Connection, Worker] = {}
 
     def start(self) -> None:
         """Start as many as may run, if there are shares."""
         for share in islice(self._shares, self._number - len(self.running)):
-            connection, worker = _start(share, *self._arguments)
-            self.running[connection] = worker
+            worker = Worker(_work, share, *self._arguments)
+            worker.work = f"counted {share[0]}"
+            self.running[worker.connection] = worker
 
     def note(self, num_bytes: int) -> None:
         """Take note of bytes that this process has read."""
@@ -196,13 +178,16 @@ class _Helpers:
     def listen(self, timeout: float | None = None) -> None:
         """Take what they have sent, or wait for it."""
         for connection in wait(list(self.running), timeout):
-            message = _receive(connection, self.running[connection])
+            worker = self.running[connection]
+            message = worker.receive()
+            if isinstance(message, Exception):
+                raise message
             if isinstance(message, ByteRange):
-                self.running[connection].reading = message
+                worker.work = f"counted {message}"
             elif isinstance(message, int):
                 self._progress(message)
             else:
-                self.running.pop(connection).process.join()
+                self.running.pop(connection).stop()
                 self._counts.append(message)
                 self.start()
 
@@ -214,36 +199,7 @@ class _Helpers:
     def stop(self) -> None:
         """End those that still run."""
         for worker in self.running.values():
-            worker.process.terminate()
-            worker.process.join()
-
-
-def _start(
-    share: list[ByteRange], pattern: str | None, special_tokens: Sequence[str]
-) -> tuple[Connection, _Worker]:
-    receiver, sender = multiprocessing.Pipe(duplex=False)
-    arguments = (sender, share, pattern, special_tokens)
-    process = multiprocessing.Process(target=_work, args=arguments, daemon=True)
-    process.start()
-    sender.close()  # the worker's end is now the only one: it closes when it dies
-    return receiver, _Worker(process, share[0])
-
-
-def _receive(
-    connection: Connection, worker: _Worker
-) -> ByteRange | int | Counter[str] | WordCounts:
-    try:
-        message = connection.recv()
-    except (EOFError, OSError):
-        worker.process.join()
-        code = worker.process.exitcode
-        raise ChildProcessError(
-            f"A worker died (exit code {code}) while it counted {worker.reading}: "
-            f"{_ADVICE.get(code, 'look above for what it said.')}"
-        ) from None
-    if isinstance(message, Exception):
-        raise message
-    return message
+            worker.stop()
 
 
 def _work(
@@ -252,7 +208,6 @@ def _work(
     pattern: str | None,
     special_tokens: Sequence[str],
 ) -> None:
-    follow_parent()
     counter = make_counter(pattern, special_tokens)
     try:
         for part in share:

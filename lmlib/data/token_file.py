@@ -183,10 +183,11 @@ def fingerprint(ids: np.ndarray) -> str:
 def tokenizer_sha256(tokenizer: Tokenizer) -> str:
     """Return a hash of vocabulary, merges, special tokens and pattern."""
     spec = tokenizer.spec
-    vocab = [[i, token.hex()] for i, token in sorted(spec.vocab.items())]
-    merges = [[left.hex(), right.hex()] for left, right in spec.merges]
-    special = sorted(spec.special_tokens.items())
-    content = json.dumps([vocab, merges, special, spec.pattern])
+    # What json.dumps would make of them, in half of its time
+    vocab = [f'[{i}, "{token.hex()}"]' for i, token in sorted(spec.vocab.items())]
+    merges = [f'["{left.hex()}", "{right.hex()}"]' for left, right in spec.merges]
+    rest = json.dumps([sorted(spec.special_tokens.items()), spec.pattern])
+    content = f"[[{', '.join(vocab)}], [{', '.join(merges)}], {rest[1:]}"
     return hashlib.sha256(content.encode()).hexdigest()
 
 
