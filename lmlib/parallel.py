@@ -4,13 +4,13 @@ import multiprocessing
 import os
 import pickle
 import signal
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
-from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
-from threading import Thread
+from threading import RLock, Thread
 from typing import Any, TypeVar
 
 from lmlib.checks import is_whole
@@ -151,29 +151,43 @@ def _answer(connection: Connection, function: Callable[[T], R]) -> None:
     """Call a function for what comes, and send what it returns or raises.
 
     Threads receive and send, or each side could wait for the other to receive. They
-    come to their turn soon, also while the function is at work.
+    come to their turn soon, also while the function is at work. An error in one of
+    them ends the process, or the parent would wait for a result for ever.
     """
     items: SimpleQueue[T] = SimpleQueue()
     results: SimpleQueue[bytes] = SimpleQueue()
-    Thread(target=_receive_all, args=(connection, items), daemon=True).start()
-    Thread(target=_send_all, args=(connection, results), daemon=True).start()
+    for work, queue in ((_receive_all, items), (_send_all, results)):
+        Thread(target=_or_exit, args=(work, connection, queue), daemon=True).start()
     while True:
         results.put(pickle.dumps(_call(function, items.get())))
 
 
+def _or_exit(work: Callable[..., None], *arguments: Any) -> None:
+    try:
+        work(*arguments)
+    except (EOFError, OSError):
+        pass  # the parent has gone
+    except Exception:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
 def _receive_all(connection: Connection, items: SimpleQueue) -> None:
-    with suppress(EOFError, OSError):
-        while True:
-            items.put(connection.recv())
+    while True:
+        items.put(connection.recv())
 
 
 def _send_all(connection: Connection, results: SimpleQueue) -> None:
-    with suppress(OSError):
-        while True:
-            connection.send_bytes(results.get())
+    while True:
+        connection.send_bytes(results.get())
 
 
 # --- processes --------------------------------------------------------------------
+
+# Or a worker that another thread starts meanwhile would inherit this one's end of
+# the connection. A worker inherits the lock held, and its thread is the owner.
+_starting = RLock()
 
 
 class Worker:
@@ -188,18 +202,19 @@ class Worker:
 
     def __init__(self, target: Callable[..., None], *arguments: Any) -> None:
         self.work = ""
+        inherited = multiprocessing.get_start_method() == "fork"
         try:
-            self.connection, its_end = multiprocessing.Pipe()
-            with its_end:
-                self.process = multiprocessing.Process(
-                    target=_run, args=(target, its_end, *arguments), daemon=True
-                )
-                self.process.start()
-        except OSError as error:
+            with _starting:
+                self._start(target, arguments if inherited else None)
+        except (OSError, EOFError, AssertionError) as error:
+            number = getattr(error, "errno", None)
             raise ChildProcessError(
-                f"A worker could not be started: {os.strerror(error.errno)}. Say a "
-                "smaller number of workers: more than there are CPUs gain nothing."
+                "A worker could not be started: "
+                f"{os.strerror(number) if number else error}. Say a smaller number "
+                "of workers: more than there are CPUs gain nothing."
             ) from None
+        if not inherited:
+            self._send_arguments(arguments)
 
     def send(self, message: Any) -> None:
         """Send something; raise ChildProcessError if the process has died."""
@@ -216,10 +231,30 @@ class Worker:
             raise self._died() from None
 
     def stop(self) -> None:
-        """End it, if it still runs."""
-        self.process.terminate()
+        """End it, if it still runs, also where a signal has stopped it."""
+        self.process.kill()
         self.process.join()
         self.connection.close()
+
+    def _start(self, target: Callable[..., None], arguments: tuple | None) -> None:
+        self.connection, its_end = multiprocessing.Pipe()
+        with its_end:
+            self.process = multiprocessing.Process(
+                target=_run, args=(target, its_end, arguments), daemon=True
+            )
+            self.process.start()
+
+    def _send_arguments(self, arguments: tuple) -> None:
+        """Send what was not inherited, which may be more than a pipe holds.
+
+        ``Process.start`` would wait for ever for a process that dies before it has
+        read that.
+        """
+        try:
+            self.send(arguments)
+        except BaseException:
+            self.stop()
+            raise
 
     def _died(self) -> ChildProcessError:
         self.process.join()
@@ -239,9 +274,11 @@ _ADVICE = {
 
 
 def _run(
-    target: Callable[..., None], connection: Connection, *arguments: Any
+    target: Callable[..., None], connection: Connection, arguments: tuple | None
 ) -> None:
     _follow_parent()
+    if arguments is None:
+        arguments = connection.recv()
     target(connection, *arguments)
 
 

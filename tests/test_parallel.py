@@ -5,9 +5,13 @@ import multiprocessing
 import os
 import signal
 import struct
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -153,5 +157,96 @@ def test_workers_that_cannot_be_started(monkeypatch):
         ChildProcessError, match=r"could not be started: Resource temporarily unavailable\. Say a smaller"
     ):
         list(map_in_processes(abs, range(3), 4))
-    assert [process.exitcode for process in started] == [-15, -15]
+    assert [process.exitcode for process in started] == [-9, -9]
     assert multiprocessing.active_children() == []
+
+
+def in_a_daemon(connection):
+    try:
+        list(map_in_processes(abs, range(3), 2))
+    except ChildProcessError as error:
+        connection.send(str(error))
+
+
+def test_a_daemon_has_no_workers():
+    worker = Worker(in_a_daemon)
+    assert "could not be started: daemonic processes are not allowed to have children. Say" in worker.receive()
+    worker.stop()
+
+
+class LeftAtHome:
+    """Something that only the process that made it can read."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __reduce__(self):
+        return only_at_home, (self.error,)
+
+
+def only_at_home(error):
+    if multiprocessing.parent_process():
+        raise error
+    return LeftAtHome(error)
+
+
+@pytest.mark.parametrize("error", [TypeError("not here"), FileNotFoundError("not here"), MemoryError()])
+def test_nobody_waits_for_an_item_that_a_worker_cannot_read(error):
+    with pytest.raises(ChildProcessError, match=r"A worker died \(exit code 1\)"):
+        list(map_in_processes(id, [LeftAtHome(error) for _ in range(9)], 2))
+    assert multiprocessing.active_children() == []
+
+
+def test_a_worker_that_is_stopped_by_a_signal_is_ended():
+    worker = Worker(do_nothing)
+    os.kill(worker.process.pid, signal.SIGSTOP)
+    worker.stop()
+    assert worker.process.exitcode == -signal.SIGKILL
+
+
+def test_nobody_waits_for_a_dead_worker_that_another_thread_started(monkeypatch):
+    """Neither has the other's end of the connection."""
+    start, both = multiprocessing.Process.start, threading.Barrier(2)
+
+    def start_together(process):
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.3)
+        start(process)
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.3)
+
+    monkeypatch.setattr(multiprocessing.Process, "start", start_together)
+    with ThreadPoolExecutor(2) as pool:
+        workers = list(pool.map(Worker, [do_nothing] * 2))
+    for worker in workers:
+        worker.process.kill()
+        assert worker.connection.poll(10)
+    for worker in workers:
+        worker.stop()
+
+
+SCRIPT = """
+import multiprocessing
+from functools import partial
+from lmlib.parallel import map_in_processes
+
+def count(data, number):
+    return len(data) + number
+
+multiprocessing.set_start_method({method!r}, force=True)
+{guard}print([count for _, count in map_in_processes(partial(count, bytes(10_000_000)), range(3), 2)])
+"""
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_processes_that_inherit_nothing(tmp_path, method):
+    """What they need is more than a pipe holds; without a guard they die before they read it."""
+    with_guard, without = tmp_path / "with.py", tmp_path / "without.py"
+    with_guard.write_text(SCRIPT.format(method=method, guard='if __name__ == "__main__":\n    '))
+    without.write_text(SCRIPT.format(method=method, guard=""))
+    run = partial(subprocess.run, capture_output=True, text=True, timeout=25)
+    done = run([sys.executable, with_guard])
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[10000000, 10000001, 10000002]\n", "")
+    done = run([sys.executable, without])
+    assert done.returncode == 1
+    assert "ChildProcessError: A worker died (exit code 1): look above" in done.stderr
