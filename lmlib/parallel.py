@@ -60,15 +60,15 @@ def map_in_processes(
     works on one, this one does others. At most four results for each process wait
     for an earlier one, so that memory stays bounded.
 
-    Raises what the function raises, in its turn, and ChildProcessError if a process
-    cannot be started or dies.
+    Raises what the function and the items raise, in its turn: the same for any
+    number of processes; and ChildProcessError if one cannot be started or dies.
     """
     helpers: list[_Helper] = []
     started: deque[tuple[T, Future[R]]] = deque()
     try:
         for _ in range(num_workers - 1):
             helpers.append(_Helper(function))
-        for item in items:
+        for item in _until_error(items, started):
             _listen(helpers, timeout=0)
             started.append((item, _start(function, item, helpers)))
             while started and (
@@ -80,6 +80,17 @@ def map_in_processes(
     finally:
         for helper in helpers:
             helper.worker.stop()
+
+
+def _until_error(
+    items: Iterable[T], started: "deque[tuple[T | None, Future[R]]]"
+) -> Iterator[T]:
+    """Yield items; an error instead of one comes after what was started."""
+    try:
+        yield from items
+    except Exception as error:
+        started.append((None, Future()))
+        _settle(started[-1][1], None, error)
 
 
 _ASKED = 2  # items that a helper has at most

@@ -110,6 +110,20 @@ def test_an_error_of_any_process_comes_in_its_turn(num_workers):
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.parametrize("num_workers", [1, 2, 3])
+def test_an_error_of_the_items_comes_in_its_turn(num_workers):
+    def items(number):
+        yield from range(number)
+        raise OSError("no more")
+
+    results = map_in_processes(abs, items(5), num_workers)
+    assert [next(results)[0] for _ in range(5)] == list(range(5))
+    with pytest.raises(OSError, match="no more"):
+        next(results)
+    with pytest.raises(ZeroDivisionError):
+        list(map_in_processes(inverse, items(6), num_workers))
+
+
 def die_in_a_worker(number):
     if multiprocessing.parent_process():
         os.kill(os.getpid(), signal.SIGKILL)
