@@ -22,7 +22,7 @@ import numpy as np
 from lmlib.bpe.encode import WordEncoder, single_bytes
 from lmlib.bpe.fast.arrays import begins, group_begins, ranges
 from lmlib.bpe.fast.boundaries import pretoken_starts
-from lmlib.bpe.fast.classes import DOCUMENT_END
+from lmlib.bpe.fast.classes import DOCUMENT_END, class_of_code_point
 from lmlib.bpe.fast.vocabulary import NO_RANK, Vocabulary, side_by_side
 from lmlib.bpe.fast.word_ids import WordIds
 from lmlib.bpe.fast.word_merges import merge_words
@@ -50,6 +50,9 @@ class BlockEncoder:
     ) -> None:
         self._pattern = pattern
         self._one_by_one = words
+        # All tables that no text decides are made here, so that the first text
+        # takes no longer than the others.
+        class_of_code_point()
         self._vocabulary = Vocabulary([*ids])
         self._ids = np.array([*ids.values()], np.uint32)
         self._lock = Lock()
