@@ -117,6 +117,16 @@ def test_regular_keys_take_linear_time(stride):
     assert sorted(table.find([keys]).tolist()) == list(range(200_000))
 
 
+@pytest.mark.parametrize("byte", [0, 3, 4, 7])
+@pytest.mark.parametrize(("num_columns", "values"), [(2, 100), (4, 10)])
+def test_keys_that_differ_in_one_byte_of_each_integer_have_many_hashes(num_columns, values, byte):
+    """If they had few, all would look for the same places, and take quadratic time, whatever the multipliers."""
+    letters = np.meshgrid(*num_columns * [np.arange(values, dtype=np.uint64)])
+    keys = [letter.ravel() << np.uint64(8 * byte) for letter in letters]
+    table = KeyTable(num_columns, expected=10_000)
+    assert len(np.unique(table._hash(keys))) > 1000
+
+
 @pytest.mark.parametrize("at", [0, 1000, 12_286, 12_287, 12_288, 19_999])
 def test_more_new_words_at_once_than_there_is_room_for(at):
     """Among them the one whose key is what a free place holds, too."""

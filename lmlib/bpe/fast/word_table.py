@@ -167,6 +167,8 @@ class KeyTable:
     random, so no text can be made to collide: two keys meet with a probability of
     at most about 2 in the number of places (multiply-shift hashing, Dietzfelbinger
     et al., *A reliable randomized algorithm for the closest-pair problem*, 1997).
+    Of several integers, all but the first are halved: whole ones that differ in
+    their highest bytes alone would have only 256 hashes between them.
 
     A table for a number of keys that are ``expected`` has six places or more for
     each. Then most probes end where they begin: with tokens as the keys, to find
@@ -176,14 +178,16 @@ class KeyTable:
 
     def __init__(self, num_columns: int = 1, expected: int = 0) -> None:
         self.num_columns = num_columns
-        self._multipliers = [_random_odd() for _ in range(num_columns)]
+        self._multipliers = [_random_odd() for _ in range(2 * num_columns - 1)]
         self._make(max(15, (6 * expected).bit_length()))
 
     def _make(self, bits: int) -> None:
         self._size = 0
         self._shift = np.uint64(64 - bits)
         self._mask = (1 << bits) - 1
-        self._columns = [np.zeros(1 << bits, np.uint64) for _ in self._multipliers]
+        self._columns = [
+            np.zeros(1 << bits, np.uint64) for _ in range(self.num_columns)
+        ]
         self._numbers = np.full(1 << bits, _FREE, np.int32)
 
     @property
@@ -284,8 +288,9 @@ class KeyTable:
 
     def _hash(self, keys: Keys) -> np.ndarray:
         hashed = keys[0] * self._multipliers[0]
-        for key, multiplier in zip(keys[1:], self._multipliers[1:], strict=True):
-            hashed += key * multiplier
+        halves = _halves(keys[1:])
+        for half, multiplier in zip(halves, self._multipliers[1:], strict=True):
+            hashed += half * multiplier
         return (hashed >> self._shift).view(np.int64)
 
     def _is_at(self, place: np.ndarray, keys: Keys) -> np.ndarray:
@@ -338,6 +343,12 @@ _PADDINGS = np.array(
 )
 _KEY_OF_EMPTY = _PADDINGS[:1]
 _PADDINGS_OF_SHORT = np.append(_PADDINGS, _KEY_OF_EMPTY)
+
+
+def _halves(keys: Keys) -> Iterator[np.ndarray]:
+    for key in keys:
+        yield key & np.uint64(2**32 - 1)
+        yield key >> np.uint64(32)
 
 
 def _random_odd() -> np.uint64:
