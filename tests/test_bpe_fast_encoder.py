@@ -171,6 +171,24 @@ def test_memory_is_counted_in_long_words_too(monkeypatch):
     assert encoder._nbytes() > before + 100_000
 
 
+@pytest.mark.parametrize("function", ["merge_words", "_joined", "_in_order"])
+def test_words_that_an_interrupt_left_without_ids_are_learned_again(function, monkeypatch):
+    text = " ".join(LANGUAGES[::8])
+    encoder = make_encoder("gpt2")
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, function, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            encoder.encode([text.encode()])
+    check(encoder, "gpt2", [text])
+    known = encoder._words.table.next_number
+    check(encoder, "gpt2", [text])
+    assert encoder._words.table.next_number == known
+
+
 def test_several_threads_may_use_it(encoders, monkeypatch):
     encoder = make_encoder("gpt2")
     texts = [MOBY_DICK[i : i + 100_000] for i in range(0, 800_000, 100_000)]

@@ -56,6 +56,7 @@ class BlockEncoder:
         self._vocabulary = Vocabulary([*ids])
         self._ids = np.array([*ids.values()], np.uint32)
         self._lock = Lock()
+        self._is_learning = False
         self._forget()
 
     def encode(self, documents: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
@@ -85,10 +86,10 @@ class BlockEncoder:
 
     def _forget(self) -> None:
         """Know the tokens alone; this is due when other words take much memory."""
-        self._words = WordIds(deepcopy(self._vocabulary.words))
-        self._parts = WordIds(WordTable())
+        words = WordIds(deepcopy(self._vocabulary.words))
         end_of_document = np.array([self._vocabulary.words.empty])
-        self._words.keep(end_of_document, np.zeros(1), np.ones(1, np.int64))
+        words.keep(end_of_document, np.zeros(1), np.ones(1, np.int64))
+        self._words, self._parts = words, WordIds(WordTable())
         self._least_bytes = self._nbytes()
 
     def _nbytes(self) -> int:
@@ -98,13 +99,16 @@ class BlockEncoder:
         self, block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
     ) -> np.ndarray:
         """Return the numbers of words, of which the new ones are encoded."""
-        if self._nbytes() > self._least_bytes + _MOST_BYTES:
+        if self._is_learning or self._nbytes() > self._least_bytes + _MOST_BYTES:
             self._forget()
+        # An interrupt from here on leaves words with numbers but without ids.
+        self._is_learning = True
         known = self._words.table.next_number
         numbers, new = self._words.table.number(block, starts, sizes)
         if new.size:
             new_numbers = known + np.arange(len(new))
             self._learn(block, starts[new], sizes[new], new_numbers)
+        self._is_learning = False
         return numbers
 
     def _learn(
