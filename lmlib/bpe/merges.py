@@ -48,7 +48,9 @@ def iter_merges(counts: Mapping[bytes, int]) -> Iterator[tuple[bytes, bytes]]:
 def iter_more_merges(
     corpus: "Corpus", tokens: list[bytes]
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield merges for words made of any tokens, to which the new ones are added.
+    """Yield merges for words made of any tokens; ``corpus`` is changed by each.
+
+    ``tokens`` are the bytes of each token so far; new ones are added to it.
 
     Raises as ``iter_merges`` does.
     """
@@ -71,8 +73,8 @@ def iter_more_merges(
 class Corpus:
     """Words, and for each pair how often and in which words it occurs.
 
-    ``places`` has the indices of a pair's words, in order: a word once per
-    occurrence.
+    ``places`` has, for each pair, the indices of the words that it occurs in, each
+    once per occurrence.
     """
 
     def __init__(

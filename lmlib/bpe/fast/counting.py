@@ -56,9 +56,8 @@ class WordCounter:
 
     def update(self, counts: WordCounts) -> None:
         """Count in what was counted elsewhere."""
-        if (
-            self._table.next_number == 1
-        ):  # all words are new: it takes 0.4 times as long
+        if self._table.next_number == 1:
+            # All words are new: in a table made for them, it takes 0.4 of the time.
             self._table = WordTable(counts.sizes)
         starts = np.cumsum(counts.sizes) - counts.sizes
         letters = as_block(counts.letters.tobytes())

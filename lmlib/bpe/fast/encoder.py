@@ -30,8 +30,8 @@ from lmlib.bpe.fast.word_table import WordTable, as_block, pieces
 
 __all__ = ["BlockEncoder"]
 
-# New words: as few are merged one by one. For 50, that takes half of the time that
-# all which is done for many of them does; for 200, as much, and for 400, twice.
+# Up to so many new words are merged one by one. For 50, that takes half of the time
+# that it takes to merge them together; for 200, as much; for 400, twice as much.
 _FEW = 128
 _LONG = 512  # bytes: parts that may take many rounds are merged one by one
 _AT_ONCE = 2**16  # bytes of parts, so that what merging needs stays in the cache
@@ -85,7 +85,10 @@ class BlockEncoder:
     # --- the words that are known -------------------------------------------------
 
     def _forget(self) -> None:
-        """Know the tokens alone; this is due when other words take much memory."""
+        """Know the tokens alone.
+
+        This is due when other words take much memory, or may lack their ids.
+        """
         words = WordIds(deepcopy(self._vocabulary.words))
         end_of_document = np.array([self._vocabulary.words.empty])
         words.keep(end_of_document, np.zeros(1), np.ones(1, np.int64))

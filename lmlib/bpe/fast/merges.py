@@ -227,7 +227,7 @@ class _Corpus:
         return self._add_pairs(np.concatenate((left, places[with_right])))
 
     def in_python(self) -> Corpus:
-        """Return the same as Python's strings and lists."""
+        """Return the same in Python's strings and lists."""
         is_end = self.token == _END
         words = _strings(self.token[self.token != _GONE])
         word_counts = self._weight[np.flatnonzero(is_end)[:-1] + 1]

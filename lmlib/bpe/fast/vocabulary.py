@@ -22,9 +22,9 @@ class Vocabulary:
     """Tokens in order of their ranks, all bytes among them.
 
     ``words`` is a table of the tokens that a text can hold, with their ranks as
-    numbers. ``rank_of_two`` has the rank of the token that two bytes are, and
-    ``least_across`` the least rank of a token in which they stand side by side;
-    both are indexed by ``side_by_side``.
+    numbers. ``rank_of_byte`` has the rank of each byte, ``rank_of_two`` that of the
+    token that two bytes are, and ``least_across`` the least rank of a token in
+    which they stand side by side; the last two are indexed by ``side_by_side``.
     """
 
     def __init__(self, tokens: Sequence[bytes]) -> None:

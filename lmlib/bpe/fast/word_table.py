@@ -77,14 +77,14 @@ class WordTable:
     def number(
         self, block: np.ndarray, starts: np.ndarray, sizes: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the number of each word, and which are the first of their number.
+        """Return the number of each word, and a word for each number that is new.
 
         Words are the bytes of a block from ``as_block`` at ``starts``. New words
         get the numbers from ``next_number`` on; the second array has the index of
         one word for each of them, in this order.
 
-        In the table of the shortest, all words are looked up, for most are short,
-        and to choose these takes longer. There, longer ones are like the empty one.
+        All words are looked up in the table of the shortest: most are short, and to
+        pick those out takes longer. There, longer ones are like the empty one.
         """
         keys = _keys_of_short(block, starts, sizes)
         numbers, new = self._tables[0].number(keys, self.next_number)
@@ -254,11 +254,12 @@ class KeyTable:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Enter keys, some of which may be the same, as long as there is room.
 
-        Returns their places, which of them are the first, and which are left.
+        Returns their places, which of them were entered, and which are left: of
+        these, the places say nothing.
 
-        To look for a place begins where the keys were not before: at their hash, or
-        at the free place that was found for them. Where several want one free
-        place, the last of them gets it, and the others look again.
+        The search begins at ``place``: the hash of each key, or the free place that
+        ``_probe`` found for it. Where several want one free place, the last of them
+        gets it, and the others look again.
         """
         todo = np.arange(len(place))
         entered = [todo[:0]]
