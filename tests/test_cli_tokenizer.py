@@ -721,3 +721,17 @@ def test_a_number_that_is_not_whole_is_refused(run, tmp_path, number):
 def test_a_whole_number_may_be_written_with_an_exponent(run, tmp_path):
     done = run("train", "-", "--vocab-size", "3e2", "--out", tmp_path / "out.json", stdin=MOBY_DICK[:9000].encode())
     assert "300 tokens" in succeed(done).text
+
+
+def test_too_little_memory(tmp_path, monkeypatch, capsys):
+    def allocate(*arguments, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(train, "train_bpe", allocate)
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("text")
+    code = main(["tokenizer", "train", "text.txt", "--vocab-size", "300", "--out", "tokenizer.json"])
+    stdout, stderr = capsys.readouterr()
+    assert (code, stdout) == (2, "")
+    assert stderr == "error: There is not enough memory: use fewer workers or less text.\n"
+    assert os.listdir() == ["text.txt"]

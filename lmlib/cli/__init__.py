@@ -116,6 +116,10 @@ def main(arguments: Iterable[str] | None = None) -> int:
     except KeyboardInterrupt:
         complain("interrupted")
         return INTERRUPTED
+    except MemoryError:
+        drop_unwritten(sys.stdout)
+        complain("error: There is not enough memory: use fewer workers or less text.")
+        return WRONG
     except (CycloptsError, OSError, OverflowError, ValueError) as error:
         drop_unwritten(sys.stdout)
         complain("error:", _in_one_line(error))

@@ -7,6 +7,6 @@
 - ``word_ids``, ``encoder``: remembering ids, and putting together those of a text.
 
 What is fast in NumPy is one operation on many words. So text is handled in blocks
-of about a megabyte, and what only concerns few places of a block is done at those
-places alone.
+of about half a megabyte, and what only concerns few places of a block is done at
+those places alone.
 """
