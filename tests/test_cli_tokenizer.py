@@ -733,5 +733,5 @@ def test_too_little_memory(tmp_path, monkeypatch, capsys):
     code = main(["tokenizer", "train", "text.txt", "--vocab-size", "300", "--out", "tokenizer.json"])
     stdout, stderr = capsys.readouterr()
     assert (code, stdout) == (2, "")
-    assert stderr == "error: There is not enough memory: use fewer workers or less text.\n"
+    assert stderr == "error: There is not enough memory: use less text or workers.\n"
     assert os.listdir() == ["text.txt"]

@@ -118,7 +118,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         return INTERRUPTED
     except MemoryError:
         drop_unwritten(sys.stdout)
-        complain("error: There is not enough memory: use fewer workers or less text.")
+        complain("error: There is not enough memory: use less text or workers.")
         return WRONG
     except (CycloptsError, OSError, OverflowError, ValueError) as error:
         drop_unwritten(sys.stdout)
