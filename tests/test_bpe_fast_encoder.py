@@ -106,6 +106,17 @@ def test_nothing(encoders):
     assert split(*encoders["gpt2"].encode([b"", b"", b"a", b""])) == [[], [], [64], []]
 
 
+@pytest.mark.parametrize("size", [1, 5, 6, 7, 100])
+def test_documents_in_blocks_of_every_size(size, monkeypatch):
+    """Words are known and new in each of them, and documents are empty, short, or longer than a block."""
+    monkeypatch.setattr(module, "_BLOCK", size)
+    texts = ["", "one", "two one", "three two one" * 3, "", "", "four one three", ""]
+    encoder = make_encoder("gpt2")
+    for _ in range(2):
+        check(encoder, "gpt2", texts)
+        check(encoder, "gpt2", [""])
+
+
 def small_vocabulary(text, num_merges):
     vocab, merges = train_bpe([text], 256 + num_merges)
     return {token: i for i, token in vocab.items()}, merges
@@ -215,6 +226,8 @@ def test_several_threads_may_use_it(encoders, monkeypatch):
 def always_in_blocks(monkeypatch):
     monkeypatch.setattr(text_encoder, "_LARGE", 0)
     monkeypatch.setattr(text_encoder, "_BLOCK", 3000)
+    monkeypatch.setattr(text_encoder, "_PART", 1000)
+    monkeypatch.setattr(module, "_BLOCK", 800)
 
 
 @pytest.fixture(scope="module")
@@ -301,9 +314,9 @@ def test_large_texts_go_in_blocks_and_small_ones_by_pieces(monkeypatch):
     ours.encode("a" * 1000)
     assert blocks == [1]
     assert ours.encode_to_array(MOBY_DICK * 2).tolist() == encoding("gpt2").encode_ordinary(MOBY_DICK * 2)
-    assert len(blocks) > 4  # more than two megabytes are four blocks or more
+    assert blocks == [1, 4, 1]  # that many parts, four of them at once
     Tokenizer(ours.vocab, ours.merges, pattern=r"\w+|\W").encode(MOBY_DICK[:300_000] * 3)
-    assert set(blocks) == {1}
+    assert blocks == [1, 4, 1]
 
 
 def test_lists_hold_integers_that_exist_once_many_were_made(gpt2, odd):

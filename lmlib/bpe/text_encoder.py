@@ -20,9 +20,8 @@ from lmlib.bpe.special_tokens import SpecialTokenFinder
 __all__ = ["TextEncoder"]
 
 _CACHE_BYTES = 2**25
-# Characters that go to `fast` at once. With twice as many, known words take a tenth
-# longer, for the cache holds less of them; with half, new ones take a fifth longer.
-_BLOCK = 2**19
+_BLOCK = 2**21  # characters that go to `fast` at once
+_PART = 2**19  # characters of a part, if one text is more than that
 _LARGE = 2**11  # characters: below, a block costs more than it saves
 
 Ids = np.ndarray | list[int]
@@ -46,10 +45,10 @@ class TextEncoder:
         for group, size in _groups(texts):
             if self._blocks is None or size < _LARGE:
                 yield from (list(self._piece_by_piece(t, special)) for t in group)
-            elif len(group) == 1 and size > 2 * _BLOCK:
-                parts = cutter.parts(group, _BLOCK)
-                blocks = (self._block([part], special) for part in parts)
-                yield np.concatenate([ids for [ids] in blocks])
+            elif len(group) == 1 and size > 2 * _PART:
+                groups = _groups(cutter.parts(group, _PART))
+                blocks = (self._block(parts, special) for parts, _ in groups)
+                yield np.concatenate([*chain.from_iterable(blocks)])
             else:
                 yield from self._block(group, special)
 
